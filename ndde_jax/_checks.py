@@ -101,12 +101,9 @@ def is_real(dtype: Any) -> bool:
 
 
 def _is_number(value: Any) -> bool:
-    # NumPy counts spans of time among the integers.
-    if isinstance(value, bool | np.bool_ | complex | np.complexfloating | np.timedelta64):
-        return False
-    if isinstance(value, jax.Array | np.ndarray):
+    if isinstance(value, jax.Array | np.ndarray | np.generic):
         return value.dtype != bool and is_real(value.dtype)
-    return isinstance(value, int | float | np.integer | np.floating)
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def check_positive(value: Any, name: str) -> None:
@@ -156,12 +153,7 @@ def check_real_array(
     value: Any, name: str, what: str, *, finite: bool = False, above=None, least=None
 ) -> None:
     """Raise an error unless the value is an array of real numbers; `what` names its axes."""
-    try:
-        array = value if isinstance(value, jax.Array) else np.asarray(value)
-    except (TypeError, ValueError):
-        raise refusal(name, f"real numbers, {what}", value) from None
-    if not is_real(array.dtype):
-        raise refusal(name, f"real numbers, {what}", value)
+    array = _as_real(value, name, f"real numbers, {what}")
     if is_traced(array):
         return
     array = np.asarray(array, float)
@@ -172,6 +164,16 @@ def check_real_array(
         if not inside.all():
             bad = float(array[~inside].flat[0])
             raise ValueError(f"{name} must {_bounds(above, least, None, None)}; got {bad:.4g}.")
+
+
+def _as_real(value: Any, name: str, what: str) -> jax.Array | np.ndarray:
+    try:
+        array = value if isinstance(value, jax.Array) else np.asarray(value)
+    except (TypeError, ValueError):
+        raise refusal(name, what, value) from None
+    if not is_real(array.dtype):
+        raise refusal(name, what, value)
+    return array
 
 
 # ---- words ----
@@ -261,13 +263,7 @@ def check_graph(graph: Any, shape: tuple[int, ...], name: str = "graph") -> jax.
     """Return edges `[source target lag]` as booleans; numbers must be 0 or 1, because a score that
     is cast is an edge wherever it is not exactly zero.
     """
-    what = f"booleans [source target lag] = {shape}"
-    try:
-        array = graph if isinstance(graph, jax.Array) else np.asarray(graph)
-    except ValueError:
-        raise refusal(name, what, graph) from None
-    if not is_real(array.dtype):
-        raise refusal(name, what, graph)
+    array = _as_real(graph, name, f"booleans [source target lag] = {shape}")
     if array.shape != shape:
         raise ValueError(
             f"{name} must be [source target lag] = {shape}, for these variables and lags; got "

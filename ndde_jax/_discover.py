@@ -238,12 +238,11 @@ def update(found: Discovery, more: Any, *, key: PRNGKeyArray | None = None) -> D
         added = times[-1][-1] + before.dt * np.arange(1, len(arrays[0]) + 1)
         values[-1] = np.concatenate([values[-1], arrays[0].astype(values[-1].dtype)])
         times[-1] = np.concatenate([times[-1], added])
-    known = [name for name in found.inputs]
     return discover(
         dataclasses.replace(before, values=tuple(values), times=tuple(times), starts=starts),
         lags=found.lags,
         prior=found.windows.prior,
-        inputs=known or None,
+        inputs=found.inputs or None,
         transform=found.samples.transform or None,
         treat=bool(found.samples.treatments),
         coefficient=found.coefficient,
@@ -315,9 +314,8 @@ def _set_aside(samples: Samples, prior: Any, given: Sequence[str], transform: An
     """Return samples and prior without variables that count rows or time, and remarks on these."""
     named = transform if isinstance(transform, Mapping) else ()
     kept = (*given, *(name for name in named if isinstance(name, str)))
-    names, dim = samples.names, samples.dim
-    whole = prior is None or prior.allowed.shape[-2] == dim
-    if not whole:
+    names = samples.names
+    if prior is not None and prior.allowed.shape[-2] != samples.dim:
         return samples, prior, ()
     if prior is not None:
         needed = np.asarray(prior.required).max(axis=-1, initial=False)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from jaxtyping import Array, PRNGKeyArray
+from jaxtyping import PRNGKeyArray
 
 from ._checks import check_key, check_whole
 from ._recipe import Recipe
@@ -415,14 +415,13 @@ class Discovery(Usable):
         try:
             found = read(file, cls)
         except (FileNotFoundError, NotADirectoryError) as error:
+            why = f"does not hold a saved discovery: {FILE} is missing."
             if (directory / "about.json").exists() and (directory / "arrays.npz").exists():
-                raise ValueError(
-                    f"{directory} holds a discovery in the format of an earlier version, which is "
-                    "read no more; discover it again."
-                ) from error
-            raise ValueError(
-                f"{directory} does not hold a saved discovery: {FILE} is missing."
-            ) from error
+                why = (
+                    "holds a discovery in the format of an earlier version, which is read no more; "
+                    "discover it again."
+                )
+            raise ValueError(f"{directory} {why}") from error
         try:
             problem = _inconsistency(found)
         except (AttributeError, TypeError, IndexError, ValueError):
@@ -450,23 +449,19 @@ def with_samples(
 
 def _inconsistency(found: Discovery) -> str:
     """Return a contradiction between parts of a discovery; empty if there is none."""
-    windows, strengths = found.windows, found.strengths
-    shape = (windows.dim, windows.dim, windows.n_lags)
-    if len(found.names) != windows.dim or len(set(found.names)) != windows.dim:
-        return f"{len(set(found.names))} different names for {windows.dim} variables"
-    if not found.lags == windows.lags == found.model.lags or len(found.lags) != shape[2]:
+    windows, dim, n_lags = found.windows, found.windows.dim, found.windows.n_lags
+    if len(found.names) != dim or len(set(found.names)) != dim:
+        return f"{len(set(found.names))} different names for {dim} variables"
+    if not found.lags == windows.lags == found.model.lags or len(found.lags) != n_lags:
         return f"lags {found.lags} for windows at lags {windows.lags}"
-    listed: list[tuple[str, Array | np.ndarray]] = [
-        *(("graph", found.graph), ("scores", found.scores), ("lower", found.lower)),
-        *(("strengths", strengths.value), ("prior", windows.prior.allowed)),
-        ("reads", found.reads),
-        ("delays", found.delays),
-    ]
-    for name, edges in listed:
-        if edges.shape != shape:
-            return f"{name} of shape {edges.shape} for [source target lag] = {shape}"
-    if windows.history.shape[1:] != (windows.n_lags, windows.dim):
+    parts = {name: getattr(found, name) for name in ("graph", "scores", "lower", "reads", "delays")}
+    parts |= {"strengths": found.strengths.value, "prior": windows.prior.allowed}
+    for name, edges in parts.items():
+        if edges.shape != (dim, dim, n_lags):
+            expected = f"[source target lag] = {(dim, dim, n_lags)}"
+            return f"{name} of shape {edges.shape} for {expected}"
+    if windows.history.shape[1:] != (n_lags, dim):
         return f"histories of shape {windows.history.shape}"
-    if found.source_scores.shape != shape[:2] or found.networks.shape != shape[1:2]:
-        return f"rankings of {found.source_scores.shape} for {windows.dim} variables"
+    if found.source_scores.shape != (dim, dim) or found.networks.shape != (dim,):
+        return f"rankings of {found.source_scores.shape} for {dim} variables"
     return ""

@@ -95,19 +95,18 @@ def run_many(
     pending: dict[Future, int] = {}
     bar = None
     try:
-        missing = list(range(n))
         if kept is not None and name is not None:
             names[:] = pool.submit(lambda: [name(i) for i in range(n)]).result()
             results[:] = pool.submit(lambda: [file and kept.load(file) for file in names]).result()
             kept.warn(stacklevel=stacklevel + 1)
-            missing = [i for i in range(n) if results[i] is None]
+        missing = [i for i in range(n) if results[i] is None]
         if progress:
             from tqdm import tqdm
 
             bar = tqdm(total=n, initial=n - len(missing), desc=label, unit="system")
         waiting = iter(missing)
+        ahead = n if executor is None else workers
         while True:
-            ahead = n if executor is None else workers
             for i in itertools.islice(waiting, ahead - len(pending)):
                 pending[crew.start(i)] = i
             if not pending:
@@ -121,14 +120,18 @@ def run_many(
         # What is running here finishes and is kept; what has not started is dropped.
         for future in pending:
             future.cancel()
-        if progress:
-            crew.say_goodbye(pending, error)
-        crew.keep_finished(pending)
+        running = sum(not future.done() for future in pending) if executor is None else 0
+        if progress and running and isinstance(error, KeyboardInterrupt):
+            print(f"Interrupted; waiting for {running} running fits to be kept.", file=sys.stderr)
+        # What finished elsewhere after the interruption.
+        for future, i in pending.items():
+            if future.done() and not future.cancelled() and future.exception() is None:
+                with contextlib.suppress(Exception):
+                    crew.receive(i, future)
         pool.shutdown(wait=True, cancel_futures=True)
         if isinstance(error, concurrent.futures.BrokenExecutor):
             error.add_note(BROKEN)
         if kept is not None:
-            kept.warn(stacklevel=stacklevel + 1)
             error.add_note(
                 f"{kept.count()} results are kept in {kept.directory}; the same call goes on from "
                 "there."
@@ -139,9 +142,9 @@ def run_many(
     finally:
         if bar is not None:
             bar.close()
-    pool.shutdown()
-    if kept is not None:
-        kept.warn(stacklevel=stacklevel + 1)
+        pool.shutdown()
+        if kept is not None:
+            kept.warn(stacklevel=stacklevel + 1)
     return results
 
 
@@ -160,11 +163,15 @@ class _Crew:
     keep_failures: bool
     settings: "Settings"
 
-    def say_goodbye(self, pending: dict[Future, int], error: BaseException) -> None:
-        """Say what an interrupted call waits for: nothing where that is elsewhere."""
-
-    def keep_finished(self, pending: dict[Future, int]) -> None:
-        """Keep what finished after an interruption, where that has not been done."""
+    def attempt(self, i: int, work: Callable[[], Any], blamed: type[Exception] = Exception) -> Any:
+        """Return the result of work on a system, or, where failures are kept, why it failed."""
+        try:
+            with _under(self.settings):
+                return work()
+        except blamed as error:
+            if not self.keep_failures:
+                raise
+            return _failed(i, error)
 
 
 @dataclasses.dataclass
@@ -181,24 +188,14 @@ class _Here(_Crew):
     def receive(self, i: int, future: Future) -> Any:
         return future.result()
 
-    def say_goodbye(self, pending: dict[Future, int], error: BaseException) -> None:
-        running = sum(not future.done() for future in pending)
-        if running and isinstance(error, KeyboardInterrupt):
-            print(f"Interrupted; waiting for {running} running fits to be kept.", file=sys.stderr)
-
     def _work(self, i: int) -> Any:
         devices = jax.local_devices()
         device = devices[i % len(devices)]
         # Under a default device programs are compiled anew, so only where there is a choice.
-        chosen = jax.default_device(device) if len(devices) > 1 else contextlib.nullcontext()
-        with _under(self.settings), chosen:
-            try:
-                result = jax.block_until_ready(self.one(i, device))
-            except Exception as error:
-                if not self.keep_failures:
-                    raise
-                return _failed(i, error)
-        self.keep(i, result)
+        with jax.default_device(device) if len(devices) > 1 else contextlib.nullcontext():
+            result = self.attempt(i, lambda: jax.block_until_ready(self.one(i, device)))
+        if not isinstance(result, Failed):
+            self.keep(i, result)
         return result
 
 
@@ -210,8 +207,8 @@ class _There(_Crew):
     parcel: Callable[[int], Parcel]
 
     def start(self, i: int) -> Future:
-        ready = self.pool.submit(self._pack, i)
-        parcel = ready.result()
+        ready = self.pool.submit(self.attempt, i, lambda: self.parcel(i), ValueError)
+        parcel: Parcel | Failed = ready.result()
         if isinstance(parcel, Failed):
             return ready
         return self.executor.submit(compute, i, *parcel, self.settings)
@@ -224,28 +221,13 @@ class _There(_Crew):
             if not (self.keep_failures and type(error).__name__ == "KilledWorker"):
                 raise
             answer = _failed(i, error)
-        return self.pool.submit(self._unpack, i, answer).result()
+        if not isinstance(answer, Failed):
+            return self.pool.submit(self._unpack, i, answer).result()
+        if not self.keep_failures:
+            raise answer.exception()
+        return answer
 
-    def keep_finished(self, pending: dict[Future, int]) -> None:
-        for future, i in pending.items():
-            if future.done() and not future.cancelled() and future.exception() is None:
-                with contextlib.suppress(Exception):
-                    self.receive(i, future)
-
-    def _pack(self, i: int) -> Parcel | Failed:
-        with _under(self.settings):
-            try:
-                return self.parcel(i)
-            except ValueError as error:
-                if not self.keep_failures:
-                    raise
-                return _failed(i, error)
-
-    def _unpack(self, i: int, answer: bytes | Failed) -> Any:
-        if isinstance(answer, Failed):
-            if not self.keep_failures:
-                raise answer.exception()
-            return answer
+    def _unpack(self, i: int, answer: bytes) -> Any:
         with _under(self.settings):
             result = from_bytes(answer, object)
         self.keep(i, result)

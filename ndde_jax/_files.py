@@ -1,12 +1,13 @@
 """Safe files: written entirely or not at all, and unpacked only once their sizes are known."""
 
+import math
 import os
 import time
 import uuid
 import zipfile
 import zlib
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -77,36 +78,28 @@ def write_bytes(path: str | os.PathLike, content: bytes) -> None:
 def drop_partial() -> None:
     """Remove what this process is writing, for one that is about to leave without unwinding."""
     for partial in list(_partial):
-        try:
+        with suppress(OSError):
             partial.unlink(missing_ok=True)
-        except OSError:
-            pass
 
 
 def drop_abandoned(directory: Path) -> None:
     """Remove partial files that killed processes left behind."""
     for partial in directory.glob(f".*{SUFFIX}"):
-        try:
+        with suppress(OSError):  # another process was faster
             if time.time() - partial.stat().st_mtime > ABANDONED:
                 partial.unlink()
-        except OSError:
-            pass  # another process was faster
 
 
 def _sync_directory(directory: Path) -> None:
     """Sync a directory so that renames last; systems that cannot open directories need no such
     thing.
     """
-    try:
+    with suppress(OSError):
         descriptor = os.open(directory, os.O_RDONLY)
-    except OSError:
-        return
-    try:
-        os.fsync(descriptor)
-    except OSError:
-        pass
-    finally:
-        os.close(descriptor)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
 
 
 # A file may unpack to this many bytes, or to this many times its own size: measurements are seldom
@@ -160,23 +153,18 @@ def read_array(archive: zipfile.ZipFile, member: str, name: str) -> np.ndarray |
     **Raises:** `ValueError` for a member that is no array, or holds less than it announces.
     """
     info = archive.getinfo(member)
-    what = f"{name}[{member.removesuffix('.npy')!r}]"
-    check_size(what, info.file_size, info.compress_size)
-    try:
+    check_size(_part_of(name, member), info.file_size, info.compress_size)
+    with _blamed_on(_part_of(name, member)):
         with archive.open(info) as stream:
             shape, _, dtype = _header(stream)
             if dtype.hasobject:
                 return None
             # Python's integers, which a header cannot make overflow.
-            size = dtype.itemsize
-            for length in shape:
-                size *= int(length)
+            size = dtype.itemsize * math.prod(map(int, shape))
             if size > info.file_size:
                 raise ValueError(f"it announces {size} bytes and holds {info.file_size}")
         with archive.open(info) as stream:
             return np.lib.format.read_array(stream, allow_pickle=False)
-    except (ValueError, TypeError, SyntaxError, UnicodeDecodeError) as error:
-        raise ValueError(f"{what} is damaged: {error}.") from error
 
 
 def array_shape(archive: zipfile.ZipFile, member: str, name: str) -> tuple[int, ...]:
@@ -184,11 +172,21 @@ def array_shape(archive: zipfile.ZipFile, member: str, name: str) -> tuple[int, 
 
     **Raises:** `ValueError` for a member that is no array.
     """
+    with _blamed_on(_part_of(name, member)), archive.open(member) as stream:
+        return tuple(_header(stream)[0])
+
+
+def _part_of(name: str, member: str) -> str:
+    return f"{name}[{member.removesuffix('.npy')!r}]"
+
+
+@contextmanager
+def _blamed_on(what: str) -> Iterator[None]:
+    """Blame an array for whatever NumPy makes of its bytes."""
     try:
-        with archive.open(member) as stream:
-            return tuple(_header(stream)[0])
+        yield
     except (ValueError, TypeError, SyntaxError, UnicodeDecodeError) as error:
-        raise ValueError(f"{name}[{member.removesuffix('.npy')!r}] is damaged: {error}.") from error
+        raise ValueError(f"{what} is damaged: {error}.") from error
 
 
 def _header(stream: Any) -> Any:

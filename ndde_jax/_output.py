@@ -11,7 +11,7 @@ import jax
 import numpy as np
 
 from ._files import Together
-from ._report import USES, Report
+from ._report import Report
 
 # Samples ahead in the forecast of the report, as many as `ndde-jax forecast` takes.
 HORIZON = 24
@@ -34,12 +34,17 @@ def pictures_of(found: Any, *, effects: bool = False) -> Pictures:
     files = pictures_or_none(lambda: _drawn(found))
     if not (files and effects):
         return Pictures(files)
-    used, why_not = _uses(found)
-    return Pictures(files | used, why_not)
+    try:
+        with plain_names():
+            figures = found.effects().plot(), found.forecast(HORIZON, key=jax.random.key(0)).plot()
+            uses = dict(zip(("effects.png", "forecast.png"), map(png, figures), strict=True))
+    except Exception as error:  # irregular sampling, too few samples, or what cannot be drawn
+        return Pictures(files, f"Not drawn: {error}")
+    return Pictures(files | uses)
 
 
 def write_results(
-    found: Any,
+    found: Any | None,
     report: Report,
     directory: Path,
     pictures: Pictures,
@@ -47,35 +52,24 @@ def write_results(
     full: bool = False,
     repeat: Sequence[str] = (),
 ) -> list[str]:
-    """Write all results, or none of them if one cannot be written, and return their names.
+    """Write all results, or none of them if one cannot be written, and return their names. Without
+    the discovery both reports alone, once more when a long check has found more.
 
     With `full` the text holds all of the report; `repeat` are the lines that make it again.
     """
-    contents = _reports(report, pictures, full, repeat)
-    contents |= {"edges.csv": _edges(found), **pictures.files}
+    contents = {
+        # Exactly one line end at the end.
+        "report.txt": (report.text(full=full).rstrip() + "\n").encode(),
+        "report.html": report.html(pictures=pictures.files, repeat=repeat, uses=pictures.why_not),
+    }
+    if found is not None:
+        contents |= {"edges.csv": _edges(found), **pictures.files}
     with Together() as files:
         for name, content in contents.items():
             files.add(directory / name, content)
-        found.save(directory / "discovery")
+        if found is not None:
+            found.save(directory / "discovery")
     return [*contents, "discovery"]
-
-
-def write_reports(
-    report: Report, directory: Path, pictures: Pictures, *, full: bool, repeat: Sequence[str]
-) -> None:
-    """Write both reports alone, once more when a long check has found more."""
-    with Together() as files:
-        for name, content in _reports(report, pictures, full, repeat).items():
-            files.add(directory / name, content)
-
-
-def _reports(
-    report: Report, pictures: Pictures, full: bool, repeat: Sequence[str]
-) -> dict[str, bytes]:
-    page = report.html(pictures=pictures.files, repeat=repeat, uses=pictures.why_not)
-    # Exactly one line end at the end.
-    text = (report.text(full=full).rstrip() + "\n").encode()
-    return {"report.txt": text, "report.html": page}
 
 
 def harmless(cell: Any) -> Any:
@@ -127,22 +121,11 @@ def pictures_or_none(draw: Callable[[], dict[str, Any]]) -> dict[str, bytes]:
 def _drawn(found: Any) -> dict[str, Any]:
     from .plot import plot_lag_matrix, plot_process_graph
 
-    shared = {"lags": found.lags, "names": found.names, "dt": found.dt}
-    shared["time_unit"] = found.time_unit
+    shared = {name: getattr(found, name) for name in ("lags", "names", "dt", "time_unit")}
     matrix = plot_lag_matrix(found.scores, graph=found.graph, **shared)
     shared |= {"delays": found.delays, "confounded": found.confounded}
     process = plot_process_graph(found.graph, scores=found.scores, **shared).get_figure()
     return {"lag_matrix.png": matrix, "process_graph.png": process}
-
-
-def _uses(found: Any) -> tuple[dict[str, bytes], str]:
-    """Return pictures of effects and of a forecast, or the reason why there are none."""
-    try:
-        with plain_names():
-            figures = found.effects().plot(), found.forecast(HORIZON, key=jax.random.key(0)).plot()
-            return dict(zip(USES, map(png, figures), strict=True)), ""
-    except Exception as error:  # irregular sampling, too few samples, or what cannot be drawn
-        return {}, f"Not drawn: {error}"
 
 
 def png(figure: Any) -> bytes:
@@ -156,7 +139,5 @@ def forget_stages(directory: Path) -> None:
     """Remove the stages of a discovery that is saved."""
     for file in directory.glob("*.npz"):
         file.unlink(missing_ok=True)
-    try:
+    with contextlib.suppress(OSError):  # it was never made, or holds something else
         directory.rmdir()
-    except OSError:
-        pass  # it was never made, or holds something else

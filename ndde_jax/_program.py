@@ -9,6 +9,7 @@ JAX keeps compiled programs under a digest of the program, its own version and i
 kept is code for one kind of processor, so that directories are told apart by it.
 """
 
+import contextlib
 import ctypes
 import hashlib
 import os
@@ -48,11 +49,9 @@ def run_program(work: Callable[[], int], farewell: Callable[[], str]) -> int:
         for number in signals:
             signal.signal(number, signal.SIG_IGN)
         drop_partial()
-        try:
+        with contextlib.suppress(OSError):
             # Past Python's own buffer: the other thread may be writing there.
             os.write(2, f"{farewell()}\n".encode())
-        except OSError:
-            pass
         os._exit(INTERRUPTED)
 
     signals = (signal.SIGINT, signal.SIGTERM)
@@ -86,13 +85,11 @@ def one_blas_thread(environment: MutableMapping[str, str] = os.environ) -> None:
         return
     environment[VARIABLE] = "1"
     for library in _bundled():
-        try:
+        with contextlib.suppress(OSError):
             handle = ctypes.CDLL(str(library))
-        except OSError:
-            continue
-        for name in FUNCTIONS:
-            if hasattr(handle, name):
-                getattr(handle, name)(1)
+            for name in FUNCTIONS:
+                if hasattr(handle, name):
+                    getattr(handle, name)(1)
 
 
 def _bundled() -> list[Path]:
@@ -193,26 +190,20 @@ def user_directory(environment: MutableMapping[str, str]) -> Path | None:
 
 def drop_oldest(directory: Path, most: int = MOST_BYTES) -> None:
     """Remove files, the oldest first, until the rest takes at most so many bytes."""
-    try:
-        files = [(stat.st_mtime, stat.st_size, entry.path)
-                 for entry in os.scandir(directory)
-                 if entry.is_file() and (stat := entry.stat())]  # fmt: skip
-        excess = sum(size for _, size, _ in files) - most
-        for _, size, path in sorted(files):
+    with contextlib.suppress(OSError):  # another process was faster, or it is not ours to remove
+        files = [(path.stat().st_mtime, path) for path in directory.iterdir() if path.is_file()]
+        excess = sum(path.stat().st_size for _, path in files) - most
+        for _, path in sorted(files):
             if excess <= 0:
                 return
-            os.unlink(path)
-            excess -= size
-    except OSError:
-        pass  # another process was faster, or it is not ours to remove
+            excess -= path.stat().st_size
+            path.unlink()
 
 
 def _processor() -> str:
     """Return a digest of the processor: a home directory may be shared by unlike machines."""
     kind = platform.machine() + platform.processor()
-    try:
+    with contextlib.suppress(OSError, StopIteration):
         lines = Path("/proc/cpuinfo").read_text().splitlines()
         kind += next(line for line in lines if line.startswith(("flags", "Features")))
-    except (OSError, StopIteration):
-        pass
     return hashlib.sha256(kind.encode()).hexdigest()[:12]

@@ -22,34 +22,11 @@ from .windows._stencils import FORMULAS
 # Rows of the table of edges, edges in the few lines of a prompt, and names in a sentence.
 MOST_ROWS, SHOWN_EDGES, SHOWN_NAMES = 30, 5, 8
 WIDTH = 88
-TEMPLATE = "report.html.jinja"
-# What the pictures show, below them; and those that take more time, drawn where asked for.
-PICTURES = {
-    "process_graph.png": "The graph: one arrow per source and target, labelled with delays.",
-    "lag_matrix.png": "Strength of every candidate edge: one panel or block per target, by lag.",
-}
-USES = {
-    "effects.png": "Effect of every kept edge on its target’s rate, with 90 % intervals.",
-    "forecast.png": "Forecast from the end of the record: median, 50 and 90 % intervals.",
-}
-NOT_DRAWN = (
-    "Not drawn: ndde-jax discover --effects draws them here; ndde-jax effects, forecast and "
-    "intervene do so from the discovery beside this file."
-)
-MORE = (
-    "More: found.report(full=True), or --full on the command line. Why each candidate was\n"
-    "kept or not: found.to_frame(), or edges.csv."
-)
 STRENGTH = (
     "Strength: how much of the variance of its target's rate of change a link explains that no "
     "other kept input does; at least: its lower 95 % bound over stretches of the record. After: "
     "how long after its source the target moves, with its 90 % interval, given the graph; lags of "
     "a variable's own past are in samples, of its rate."
-)
-NOISE = (
-    "Noise is new at every step. Where what is left of a rate foretells what is left later, a "
-    "driver was not measured, or its delay is not among the candidates: above 5 % of the variance "
-    "that is a reservation, above 30 % a problem."
 )
 
 
@@ -124,21 +101,9 @@ class Report:
         """Return plain text, 88 columns: verdict, edges, findings; with `full` also data, method,
         targets and identifiability.
         """
-        sections = [("Edges kept", self._edges_text()), ("Findings", self._findings_text())]
-        if full:
-            identifiability = "\n\n".join(
-                filter(None, ("\n".join(self.refits), self._lines_text()))
-            )
-            sections = [
-                ("Data", _wrap(self.data)),
-                ("Method", "\n".join(map(_wrap, self.method))),
-                *sections,
-                ("Targets", "\n".join(_wrap(_target_text(row), "  ") for row in self.targets)),
-                ("Identifiability", identifiability),
-            ]
-        body = "\n\n".join(f"{title}\n{'-' * len(title)}\n{text}" for title, text in sections)
-        more = "" if full else f"\n\n{MORE}"
-        return printable(f"{self.verdict.text}\n\n{body}{more}")
+        edges, lines = _aligned(self.edges), lines_text(self.lines)
+        page = _rendered("report.txt.jinja", report=self, full=full, edges=edges, lines=lines)
+        return page.rstrip("\n")
 
     def html(
         self, *, pictures: Mapping[str, bytes], repeat: Sequence[str] = (), uses: str = ""
@@ -151,60 +116,40 @@ class Report:
         - `repeat`: the lines of a shell that make all of it again.
         - `uses`: the reason why effects and forecast are not drawn, if they are not.
         """
-        import jinja2
-
-        files = importlib.resources.files("ndde_jax")
-        page = jinja2.Environment(
-            autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined
-        ).from_string(files.joinpath(TEMPLATE).read_text("utf-8"))
-        alt = {"process_graph.png": self.verdict.lines[0] if self.verdict.lines else ""}
-        return printable(
-            page.render(
-                report=self,
-                full=self.text(full=True).rstrip(),
-                graphs=_drawn(pictures, PICTURES, alt),
-                uses=_drawn(pictures, USES, {}),
-                not_drawn=uses or NOT_DRAWN,
-                repeat="\n".join(repeat),
-                strength=STRENGTH,
-                noise=NOISE,
-                percent=percent,
-                versions=(version(), jax.__version__),
-            )
-        ).encode()
-
-    def _edges_text(self) -> str:
-        if not self.edges:
-            return "none: no candidate input explains any rate of change."
-        heads = ("link", "after (90 %)", "strength", "at least")
-        cells = [(r.link, r.after, f"{r.strength:.3f}", f"{r.lower:.3f}") for r in self.edges]
-        wide = [max(len(row[k]) for row in (heads, *cells)) for k in range(4)]
-        rows = [
-            f"{a:<{wide[0]}}  {b:<{wide[1]}}  {c:>{wide[2]}}  {d:>{wide[3]}}"
-            for a, b, c, d in (heads, *cells)
-        ]
-        more = [f"and {self.more} more: found.to_frame(), edges.csv"] if self.more else []
-        return "\n".join(
-            (*rows, *more, *(_wrap(line, "  ") for line in self.beside), _wrap(STRENGTH))
+        page = _rendered(
+            "report.html.jinja",
+            report=self,
+            full=self.text(full=True).rstrip(),
+            pictures={name: base64.b64encode(file).decode() for name, file in pictures.items()},
+            why_not=uses,
+            repeat="\n".join(repeat),
+            versions=(version(), jax.__version__),
         )
+        return page.encode()
 
-    def _findings_text(self) -> str:
-        if not self.findings:
-            return "none."
-        lines = []
-        for finding in self.findings:
-            remedy = f" To do: {finding.remedy}" if finding.remedy else ""
-            title = f"{finding.name[0].upper()}{finding.name[1:]}"
-            lines.append(_wrap(f"- {title} ({finding.weight}): {finding.text}{remedy}", "  "))
-        pages = "Each has a page, “What makes data lie” in the documentation: docs/problems."
-        return "\n".join((*lines, _wrap(pages)))
 
-    def _lines_text(self) -> str:
-        text = lines_text(self.lines)
-        if self.refits:
-            return text
-        hint = "Refits on parts of the data say more: found.identifiability(key=...)."
-        return f"{text}\n\n{_wrap(hint)}"
+def _rendered(template: str, **values: Any) -> str:
+    """Return a template of this folder, filled; it may use what both need."""
+    import jinja2
+
+    page = jinja2.Environment(
+        autoescape=template.startswith("report.html"),
+        trim_blocks=True,
+        lstrip_blocks=True,
+        undefined=jinja2.StrictUndefined,
+    )
+    page.filters["wrap"] = _wrap
+    page.globals |= {"percent": percent, "max": max, "strength": STRENGTH}
+    source = importlib.resources.files("ndde_jax").joinpath(template).read_text("utf-8")
+    return printable(page.from_string(source).render(values))
+
+
+def _aligned(edges: Sequence[EdgeRow]) -> list[str]:
+    """Return the lines of a table: words on the left, numbers on the right."""
+    heads = ("link", "after (90 %)", "strength", "at least")
+    rows = [heads, *((r.link, r.after, f"{r.strength:.3f}", f"{r.lower:.3f}") for r in edges)]
+    a, b, c, d = (max(map(len, column)) for column in zip(*rows, strict=True))
+    return [f"{row[0]:<{a}}  {row[1]:<{b}}  {row[2]:>{c}}  {row[3]:>{d}}" for row in rows]
 
 
 def report_data(
@@ -270,13 +215,7 @@ def pairs_beside(found: Any) -> tuple[str, ...]:
         f"{correlation[i, j]:.2f} of what is left of their rates)."
         for i, j in np.argwhere(np.triu(found.at_once, 1))
     ]
-    static = [name for name, own in zip(names, found.static, strict=True) if own]
-    verb = "is" if len(static) == 1 else "are each"
-    derived = [
-        f"{listed(static, SHOWN_NAMES)} {verb} static: the present states of the others determine "
-        "it, so its links are those of their rates."
-    ] * bool(static)
-    said = derived + hidden + at_once
+    said = hidden + at_once
     more = len(said) - MOST_ROWS
     return (*said[:MOST_ROWS], *((f"and {more} more such pairs.",) if more > 0 else ()))
 
@@ -290,28 +229,24 @@ def _edge_rows(e: GraphEvidence) -> tuple[tuple[EdgeRow, ...], int]:
     """Return links between variables, then the own past of each in one row; and the edges
     left out.
     """
-    rows: list[EdgeRow] = []
-    counts: list[int] = []
-    for i, j, a in (edge for edge in e.edges(e.graph) if edge[0] != edge[1]):
-        said, after = f"{e.names[i]} → {e.names[j]}", e.after((i, j, a)) or "no delay"
-        # Where events pass, one delay is measured for a pair, whatever its lags.
-        if same := [k for k, row in enumerate(rows) if (row.link, row.after) == (said, after)]:
-            counts[same[0]] += 1
-            continue
-        rows.append(EdgeRow(said, after, float(e.scores[i, j, a]), float(e.lower[i, j, a])))
-        counts.append(1)
+    # Where events pass, one delay is measured for a pair, whatever its lags.
+    links: dict[tuple[str, str], list[tuple[int, int, int]]] = {}
     own: dict[int, list[tuple[int, int, int]]] = {}
     for edge in e.edges(e.graph):
+        source, target = e.names[edge[0]], e.names[edge[1]]
         if edge[0] == edge[1]:
             own.setdefault(edge[0], []).append(edge)
+        else:
+            said = f"{source} → {target}", e.after(edge) or "no delay"
+            links.setdefault(said, []).append(edge)
     for i, edges in own.items():
-        lags = listed([str(e.lags[a]) for a in sorted(edge[2] for edge in edges)])
-        said = f"lag {lags}" if len(edges) == 1 else f"lags {lags}"
-        best = edges[0]
-        strength, lower = float(e.scores[best]), float(e.lower[best])
-        rows.append(EdgeRow(f"{e.names[i]} → itself", said, strength, lower))
-        counts.append(len(edges))
-    return tuple(rows[:MOST_ROWS]), sum(counts[MOST_ROWS:])
+        word, lags = "lag" if len(edges) == 1 else "lags", [e.lags[a] for *_, a in sorted(edges)]
+        links[f"{e.names[i]} → itself", f"{word} {listed(lags)}"] = edges
+    rows = [
+        EdgeRow(link, after, float(e.scores[edges[0]]), float(e.lower[edges[0]]))
+        for (link, after), edges in links.items()
+    ]
+    return tuple(rows[:MOST_ROWS]), sum(map(len, list(links.values())[MOST_ROWS:]))
 
 
 def _target_rows(found: Any, e: GraphEvidence, memory: tuple[float, ...]) -> tuple[TargetRow, ...]:
@@ -344,18 +279,6 @@ def _words(e: GraphEvidence, edges: Sequence[tuple[int, int, int]], explained: f
     own = ["its own past"] * (len(links) < len(edges))
     by = " and ".join(filter(None, (listed(others, SHOWN_NAMES), *own)))
     return f"{explained:.0%} of how fast it changes is explained by {by}."
-
-
-def _target_text(row: TargetRow) -> str:
-    """Return a row for a text, with what an edge must be worth."""
-    held_out = "" if np.isnan(row.held_out) else (
-        f"; {max(row.held_out, 0.0):.1%} on blocks that were not fitted, given the graph"
-    )  # fmt: skip
-    inputs = "1 input explains" if row.inputs == 1 else f"{row.inputs} inputs explain"
-    return (
-        f"{row.name}: {inputs} {row.explained:.1%} of the variance of its rate"
-        f"{held_out}. An edge must be worth {row.price:.3g}."
-    )
 
 
 def _data(found: Any) -> str:
@@ -419,21 +342,6 @@ def _method(found: Any) -> tuple[str, ...]:
         "A source at lag L samples acts on the change from one sample to the next, so it is L + "
         f"{found.windows.step} samples before the level that it moves.",
     )
-
-
-def _drawn(
-    pictures: Mapping[str, bytes], captions: Mapping[str, str], alt: Mapping[str, str]
-) -> list[dict[str, str]]:
-    """Return pictures with caption, description in words, and their content as text."""
-    return [
-        {
-            "caption": caption,
-            "alt": alt.get(name) or caption,
-            "data": base64.b64encode(pictures[name]).decode(),
-        }
-        for name, caption in captions.items()
-        if name in pictures
-    ]
 
 
 def _wrap(text: str, indent: str = "") -> str:

@@ -91,14 +91,14 @@ def from_bytes(
 
     **Raises:** `ValueError`, as `read`.
     """
-    about, arrays = _open(path, data)
+    about, archive = _open(path, data)
     if about.get("format") != FORMAT:
         raise ValueError(
             f"{path} was written by ndde_jax {about.get('library')} in format "
             f"{about.get('format')!r}; this is ndde_jax {version()}, which reads format {FORMAT}. "
             "Compute it again, or read it with that version."
         )
-    decode = _Decoder(arrays)
+    decode = _Decoder(archive, str(path))
     try:
         value = decode(about["content"])
     except _Undefined as error:
@@ -161,8 +161,8 @@ def fingerprint(tree: Any) -> str:
 # ---- the file ----
 
 
-def _open(path: str | os.PathLike, data: bytes) -> tuple[dict, "_Arrays"]:
-    """Return description and arrays of a file after a check of every byte."""
+def _open(path: str | os.PathLike, data: bytes) -> tuple[dict, zipfile.ZipFile]:
+    """Return description and archive of a file after a check of every byte."""
     body = data[:-_DIGEST]
     if hashlib.sha256(body).hexdigest().encode() != data[-_DIGEST:]:
         if not data:
@@ -183,29 +183,12 @@ def _open(path: str | os.PathLike, data: bytes) -> tuple[dict, "_Arrays"]:
         about = json.loads(archive.read(ABOUT))
         if not isinstance(about, dict):
             raise ValueError(f"{ABOUT} is no description")
-        arrays = _Arrays(archive, str(path))
     except Exception as error:  # whatever zipfile and JSON make of it
         raise ValueError(
             f"{path} is whole, but not as ndde_jax writes it ({error}). Restore it from a copy, or "
             "compute it again."
         ) from error
-    return about, arrays
-
-
-class _Arrays:
-    """The arrays of a file, each read when it is asked for, and once."""
-
-    def __init__(self, archive: zipfile.ZipFile, path: str):
-        self.archive, self.path = archive, path
-        self.left = {name.removesuffix(".npy") for name in archive.namelist()}
-
-    def __getitem__(self, name: str) -> np.ndarray:
-        # Asked for twice, a small file could fill the memory with copies.
-        self.left.remove(name)
-        array = read_array(self.archive, f"{name}.npy", self.path)
-        if array is None:
-            raise ValueError(f"{name} holds objects")
-        return array
+    return about, archive
 
 
 # ---- objects ----
@@ -224,24 +207,19 @@ def _encode(value: Any, path: str, arrays: dict[str, np.ndarray]) -> Any:
         items = {name: _encode(item, _join(path, name), arrays) for name, item in value.items()}
         return {"dict": items}
     for name, kind in _classes().items():
-        if issubclass(kind, eqx.Enumeration):
-            if isinstance(value, kind):
-                (array,) = jax.tree.leaves(value)
-                encoded = _encode_array(array, path, arrays)
-                return {"enumeration": name, "items": list(kind._name_to_item), "value": encoded}
-        elif type(value) is kind:
-            return {"class": name, "fields": _encode_fields(value, path, arrays)}
-    if type(value) in _derived().values():
-        fields = _encode_fields(value, path, arrays)
-        return {"class": type(value).__name__, "of": type(value).__module__, "fields": fields}
-    raise TypeError(f"a {type(value).__name__} cannot be saved ({path or 'the object itself'}).")
-
-
-def _encode_fields(value: Any, path: str, arrays: dict[str, np.ndarray]) -> dict[str, Any]:
-    return {
-        field.name: _encode(look(value, field.name), _join(path, field.name), arrays)
-        for field in dataclasses.fields(value)
-    }
+        if issubclass(kind, eqx.Enumeration) and isinstance(value, kind):
+            (array,) = jax.tree.leaves(value)
+            member = _encode_array(array, path, arrays)
+            return {"enumeration": name, "items": list(kind._name_to_item), "value": member}
+    kind = type(value)
+    code: dict[str, Any] = {"class": kind.__name__}
+    if _classes().get(kind.__name__) is not kind:
+        if kind not in _derived().values():
+            raise TypeError(f"a {kind.__name__} cannot be saved ({path or 'the object itself'}).")
+        code["of"] = kind.__module__
+    names = [field.name for field in dataclasses.fields(kind)]
+    fields = {name: _encode(look(value, name), _join(path, name), arrays) for name in names}
+    return {**code, "fields": fields}
 
 
 def _encode_array(value: Any, path: str, arrays: dict[str, np.ndarray]) -> dict[str, str]:
@@ -264,8 +242,9 @@ class _Undefined(Exception):
 class _Decoder:
     """A decoder of what `_encode` described; `rounded` says that numbers lost digits on the way."""
 
-    def __init__(self, arrays: _Arrays):
-        self.arrays = arrays
+    def __init__(self, archive: zipfile.ZipFile, path: str):
+        self.archive, self.path = archive, path
+        self.unread = {name.removesuffix(".npy") for name in archive.namelist()}
         self.rounded = False
 
     def __call__(self, code: Any) -> Any:
@@ -290,7 +269,12 @@ class _Decoder:
         return self._object(code)
 
     def _array(self, code: dict) -> Any:
-        array = self.arrays[code["array"]]
+        name = code["array"]
+        # Read twice, a small file could fill the memory with copies.
+        self.unread.remove(name)
+        array = read_array(self.archive, f"{name}.npy", self.path)
+        if array is None:
+            raise ValueError(f"{name} holds objects")
         if "key" in code:
             return jr.wrap_key_data(jnp.asarray(array), impl=code["key"])
         if code["library"] == "numpy":
@@ -299,20 +283,13 @@ class _Decoder:
         self.rounded |= array.dtype.kind in "fc" and value.dtype != array.dtype
         return value
 
-    def _class(self, code: dict) -> type:
-        if "of" not in code:
-            return _classes()[code["class"]]
-        name = self(code["class"])
-        kind = _derived().get(name)
+    def _object(self, code: dict) -> Any:
+        kind = _derived().get(code["class"]) if "of" in code else _classes()[code["class"]]
         if kind is None:
             raise _Undefined(
-                f"holds a {name}, which is not a class of the library but of {self(code['of'])}. "
-                "Import what defines it first."
+                f"holds a {self(code['class'])}, which is not a class of the library but of "
+                f"{self(code['of'])}. Import what defines it first."
             )
-        return kind
-
-    def _object(self, code: dict) -> Any:
-        kind = self._class(code)
         names = [field.name for field in dataclasses.fields(kind)]
         if sorted(code["fields"]) != sorted(names):
             differing = sorted(set(code["fields"]) ^ set(names))
@@ -349,12 +326,12 @@ def _derived() -> dict[str, type]:
     while bases:
         below: list[type] = bases.pop().__subclasses__()
         bases += below
-        derived |= {kind.__name__: kind for kind in below if not _of_the_library(kind)}
+        derived |= {
+            kind.__name__: kind
+            for kind in below
+            if kind.__module__.partition(".")[0] != __package__
+        }
     return derived
-
-
-def _of_the_library(kind: type) -> bool:
-    return kind.__module__.partition(".")[0] == __package__
 
 
 def _join(path: str, name: str) -> str:
@@ -406,10 +383,8 @@ class Kept:
 
     def touch(self, name: str) -> None:
         """Mark a result as used now."""
-        try:
+        with contextlib.suppress(OSError):
             os.utime(self.directory / f"{name}{SUFFIX}")
-        except OSError:
-            pass
 
     def warn(self, stacklevel: int = 2) -> None:
         """Warn once of a file that could not be read or written; in the thread that the user looks
@@ -463,9 +438,8 @@ class Stages:
             from tqdm import tqdm
 
             self.bar = tqdm(total=total, bar_format="{desc} {bar} {n_fmt}/{total_fmt} {elapsed}")
-        self.kept = None
-        if directory is not None:
-            self.kept, self.inputs = Kept(directory), fingerprint(inputs)
+        self.kept = None if directory is None else Kept(directory)
+        self.inputs = None if directory is None else fingerprint(inputs)
 
     def expect(self, seconds: float) -> None:
         """Announce the expected duration, where it is long."""
@@ -481,23 +455,19 @@ class Stages:
         """Return the result of the function, now or from an earlier run; arrays are ready."""
         if self.bar is not None:
             self.bar.set_description_str(name)
-        result = self._kept_or_new(name, function)
+        kept, file = self.kept, f"{self.inputs}-{''.join(c if c.isalnum() else '-' for c in name)}"
+        result = None if kept is None else kept.load(file)
+        if kept is None:
+            result = jax.block_until_ready(function())
+        elif result is None:
+            kept.warn(stacklevel=4)
+            result = jax.block_until_ready(function())
+            kept.save(file, result, f"“{name}”")
+            kept.warn(stacklevel=4)
+        else:
+            kept.touch(file)
         if self.bar is not None:
             self.bar.update()
-        return result
-
-    def _kept_or_new(self, name: str, function: Callable[[], Result]) -> Result:
-        if self.kept is None:
-            return jax.block_until_ready(function())
-        file = f"{self.inputs}-{''.join(c if c.isalnum() else '-' for c in name)}"
-        result = self.kept.load(file)
-        if result is None:
-            self.kept.warn(stacklevel=5)
-            result = jax.block_until_ready(function())
-            self.kept.save(file, result, f"“{name}”")
-            self.kept.warn(stacklevel=5)
-        else:
-            self.kept.touch(file)
         return result
 
     def __enter__(self) -> "Stages":
@@ -518,18 +488,36 @@ def concretely() -> contextlib.AbstractContextManager:
     return jax.ensure_compile_time_eval() if traced else contextlib.nullcontext()
 
 
-class _OnHost(np.ndarray):
-    """A NumPy copy of a JAX array that becomes one again when asked for."""
-
-
 @dataclasses.dataclass(frozen=True)
 class _Packed:
+    """A pytree in parts: NumPy copies of its arrays of JAX, and all the rest."""
+
     tree: Any
+    rest: Any
+
+    @classmethod
+    def of(cls, value: Any) -> "_Packed":
+        numbers, rest = eqx.partition(value, _has_equal_in_numpy)
+        return cls(jax.tree.map(_copied, numbers), rest)
 
     def unpacked(self) -> Any:
         # Numbers are numbers in a function that is being traced, too.
         with jax.ensure_compile_time_eval():
-            return jax.tree.map(_to_device, self.tree)
+            return eqx.combine(jax.tree.map(to_jax, self.tree), self.rest)
+
+
+def _has_equal_in_numpy(leaf: Any) -> bool:
+    """Return whether a leaf is an array of numbers of JAX, which keys and weak types are not."""
+    if not isinstance(leaf, jax.Array) or isinstance(leaf, jax.core.Tracer):
+        return False
+    return not (jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key) or leaf.weak_type)
+
+
+def _copied(array: jax.Array) -> np.ndarray:
+    # A copy: what NumPy only looks at stays an array of JAX.
+    copied = np.array(array)
+    copied.flags.writeable = False
+    return copied
 
 
 class _Held:
@@ -537,7 +525,7 @@ class _Held:
         self.name = name
 
     def __set__(self, instance: Any, value: Any) -> None:
-        instance.__dict__[self.name] = _Packed(jax.tree.map(_to_host, value))
+        instance.__dict__[self.name] = _Packed.of(value)
 
     def __get__(self, instance: Any, owner: type) -> Any:
         if instance is None:
@@ -567,19 +555,3 @@ def look(instance: Any, name: str) -> Any:
     """Return the field unpacked, without storing it unpacked in the instance."""
     value = vars(instance).get(name) if hasattr(instance, "__dict__") else None
     return value.unpacked() if isinstance(value, _Packed) else getattr(instance, name)
-
-
-def _to_host(leaf: Any) -> Any:
-    if not isinstance(leaf, jax.Array) or isinstance(leaf, jax.core.Tracer):
-        return leaf
-    # Keys and weak types have no equal in NumPy.
-    if jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key) or leaf.weak_type:
-        return leaf
-    # A copy: what NumPy only looks at stays an array of JAX.
-    copied = np.array(leaf).view(_OnHost)
-    copied.flags.writeable = False
-    return copied
-
-
-def _to_device(leaf: Any) -> Any:
-    return to_jax(leaf.view(np.ndarray)) if isinstance(leaf, _OnHost) else leaf

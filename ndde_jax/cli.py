@@ -7,14 +7,13 @@ import argparse
 import contextlib
 import dataclasses
 import functools
-import math
 import re
 import shlex
 import sys
 import time
 import traceback
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +22,7 @@ import numpy as np
 
 import ndde_jax
 
+from ._checks import check_positive, check_whole
 from ._files import Together
 from ._output import (
     Pictures,
@@ -30,7 +30,6 @@ from ._output import (
     forget_stages,
     pictures_of,
     pictures_or_none,
-    write_reports,
     write_results,
 )
 from ._program import INTERRUPTED, add_up_right, keep_compiled, one_blas_thread, run_program
@@ -155,215 +154,6 @@ def _note(arguments: argparse.Namespace, text: str) -> None:
         print(f"ndde-jax: note: {text}", file=sys.stderr)
 
 
-# ---- arguments ----
-
-
-@functools.cache
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="ndde-jax", description="Recover which variables drive which, at which delay."
-    )
-    parser.add_argument("--debug", action="store_true", help="show where an error came from")
-    parser.add_argument(
-        "--no-cache", action="store_true", help="keep and reuse no compiled programs"
-    )
-    parser.add_argument("--version", action="version", version=f"ndde-jax {version()}")
-    commands = parser.add_subparsers(required=True, metavar="COMMAND")
-
-    _add_discover(commands)
-    command = commands.add_parser("examples", help="list the real data that ships with ndde_jax")
-    command.add_argument("--quiet", action="store_true", help="names only")
-    _add_general(command)
-    command.set_defaults(run=_list_examples)
-    _add_uses(commands)
-    return parser
-
-
-def _add_discover(commands: Any) -> None:
-    edge, positive = _argument(parse_edge), _argument(_positive, "a positive number")
-    command = commands.add_parser(
-        "discover",
-        help="graph, table, pictures and model from a file of measurements",
-        description="Recover the delayed drivers in a file of measurements (CSV, NPZ, Excel, "
-        "Parquet, Feather, JSON lines, NetCDF, Zarr) and write report.txt, report.html, edges.csv, "
-        "pictures and the model to a directory.",
-    )
-    add = command.add_argument
-    add("data", nargs="?", help="file, one row per sample; or use --example")
-    add("--example", metavar="NAME", help="shipped real data; `ndde-jax examples` lists it")
-    add("--dt", type=positive, help="sampling interval (default: from the time column)")
-    add(
-        "--lags",
-        type=_argument(_lags),
-        help="candidate lags in samples: 0:12 (end included), 0:12:3 or 0,3,6; or times: 0:24h:2h "
-        "(default: chosen from the data, or the example's)",
-    )
-    add(
-        "--lags-of",
-        choices=("rate", "level"),
-        default="rate",
-        help="what lags are given of: the change to the next sample, or that next sample itself, "
-        "one more (%(default)s); results list both",
-    )
-    add("--out", default="result", metavar="DIR", help="directory for the results (%(default)s)")
-    add("--columns", type=_names, metavar="A,B", help="variables to use (default: all)")
-    add("--time-column", metavar="NAME", help="column of time stamps (default: recognised)")
-    add(
-        "--key",
-        action="append",
-        metavar="NAME",
-        help="array of an NPZ file, variable of a NetCDF file, sheet of a workbook. May be "
-        "repeated: several recordings",
-    )
-    add("--trial", metavar="NAME", help="column that tells several recordings apart")
-    add("--offsets", action="store_true", help="every recording has a mean of its own")
-    many = dict(type=_names, action="append", default=[], metavar="COLUMN")
-    text = "read a variable as its logarithm; all: every one. May be repeated"
-    add("--log", help=text, **many)
-    text = "read a variable as normal scores of its ranks; all: every one. May be repeated"
-    add("--ranks", help=text, **many)
-    add(
-        "--impute",
-        type=_whole(0, 100),
-        default=0,
-        metavar="N",
-        help="estimate missing values by the model and search again, N times (%(default)s)",
-    )
-    add(
-        "--only",
-        type=_argument(parse_only),
-        action="append",
-        default=[],
-        metavar="COLUMN=VALUE,...",
-        help="explain rates only where a column has one of these values; the past is read from "
-        "everywhere. May be repeated",
-    )
-    text = "explain rates only in these months of a time column with dates: 12,1,2"
-    add("--months", type=_argument(parse_months), default=(), metavar="M,...", help=text)
-    add("--separator", metavar="C", help="character between cells of a text file (default: found)")
-    add("--decimal", choices=(".", ","), help="decimal mark of a text file (default: found)")
-    text = "whether the first row of a text file or sheet holds names (default: found)"
-    add("--header", choices=("yes", "no"), help=text)
-    text = "text that means a missing value; one that ends in * stands for all that begin so"
-    add("--missing", action="append", default=[], metavar="TEXT", help=text + ". May be repeated")
-    text = "what 03/04/2001 means (default: by the column)"
-    add("--dates", choices=("day-first", "month-first"), help=text)
-    text = "zone of a clock that daylight saving shifts, such as Europe/Berlin (default: found)"
-    add("--time-zone", metavar="ZONE", help=text)
-    text = "dimensions of a NetCDF or Zarr file whose cells are variables"
-    add("--variables", type=_names, default=(), metavar="A,B", help=text)
-    add(
-        "--scheme",
-        choices=("euler", "central", "central4", "midpoint"),
-        help="difference scheme for the rate of change (default: chosen from the data)",
-    )
-    add(
-        "--recipe",
-        choices=("default", "fast", "paper"),
-        default="default",
-        help="closed forms and networks where those explain more; closed forms only; or the "
-        "paper's gates (%(default)s)",
-    )
-    add("--time-unit", metavar="UNIT", help="unit of --dt, for labels")
-    add("--coefficient", type=positive, metavar="X", help="penalty of an edge (default: automatic)")
-    add(
-        "--forbid",
-        type=edge,
-        action="append",
-        default=[],
-        metavar="A>B",
-        help="A does not drive B, at any lag; A>B@3: not at lag 3. May be repeated",
-    )
-    add(
-        "--require",
-        type=edge,
-        action="append",
-        default=[],
-        metavar="A>B@LAG",
-        help="A drives B at this lag. May be repeated",
-    )
-    add(
-        "--exogenous",
-        "--inputs",
-        type=_names,
-        default=[],
-        metavar="A,B",
-        help="known inputs: variables that drive but are not driven",
-    )
-    add("--no-self-edges", action="store_true", help="no variable drives itself")
-    add(
-        "--check",
-        action="store_true",
-        help="refit on halves of the data, with edges replaced and other differences, to report "
-        "whether the data support the graph (minutes)",
-    )
-    add("--seed", type=SEED, default=0, help="seed of the random numbers (%(default)s)")
-    add("--full", action="store_true", help="the full report, for a methods section")
-    add(
-        "--no-treat",
-        action="store_true",
-        help="leave seasons, trends, spikes, irregular times and short gaps as they are",
-    )
-    add("--effects", action="store_true", help="effect curves and a forecast in report.html, too")
-    add("--no-plot", action="store_true", help="write no pictures")
-    add("--quiet", action="store_true", help="print nothing but errors")
-    _add_general(command)
-    command.set_defaults(run=_discover)
-
-
-def _add_uses(commands: Any) -> None:
-    """Register them with the subparsers of the command line."""
-    text = "sign, slope and interval of every edge of a saved discovery"
-    command = _command(commands, "effects", _effects, None, text)
-    command.add_argument("--no-plot", action="store_true", help="write no picture")
-    text = "formulas of the rates as well, where a few polynomial terms say as much"
-    command.add_argument("--equations", action="store_true", help=text)
-
-    text = "paths and intervals from the end of the record of a saved discovery"
-    _future(_command(commands, "forecast", _forecast, "forecast", text))
-
-    text = "what if a variable were held, shifted, or an edge cut"
-    command = _command(commands, "intervene", _intervene, "intervention", text)
-    _future(command)
-    add = command.add_argument
-    many = dict(action="append", default=[])
-    text = "hold a variable at a value. May be repeated"
-    add("--set", type=_argument(_assignment), metavar="X=VALUE", help=text, **many)
-    text = "what all others see of a variable is higher by this much. May be repeated"
-    add("--shift", type=_argument(_assignment), metavar="X=AMOUNT", help=text, **many)
-    text = "B sees A at its mean; A>B@3: only at lag 3. May be repeated"
-    add("--cut", type=_argument(parse_edge), metavar="A>B", help=text, **many)
-    add("--start", type=_span, default=0, help="sample, or time, at which it begins (%(default)s)")
-    add("--stop", type=_span, help="sample, or time, at which it ends (default: never)")
-
-
-def _command(commands, name: str, run, out: str | None, text: str) -> argparse.ArgumentParser:
-    command = commands.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".")
-    add = command.add_argument
-    add("discovery", help="directory that `discover` wrote, or the `discovery` in it")
-    default = "%(default)s" if out else "default: none"
-    add("--out", default=out, metavar="DIR", help=f"directory for the results ({default})")
-    add("--quiet", action="store_true", help="print nothing but errors")
-    _add_general(command)
-    command.set_defaults(run=run)
-    return command
-
-
-def _add_general(command: argparse.ArgumentParser) -> None:
-    """Add the options that may stand before a command or behind it."""
-    hidden = dict(action="store_true", default=argparse.SUPPRESS, help=argparse.SUPPRESS)
-    command.add_argument("--debug", **hidden)
-    command.add_argument("--no-cache", **hidden)
-
-
-def _future(command: argparse.ArgumentParser) -> None:
-    add = command.add_argument
-    add("--horizon", type=_span, default=24, help='samples, or a time such as "6h" (%(default)s)')
-    add("--paths", type=_whole(1), default=200, help="number of paths (%(default)s)")
-    add("--seed", type=SEED, default=0, help="seed of the random numbers (%(default)s)")
-    add("--no-plot", action="store_true", help="write no picture")
-
-
 # ---- words ----
 
 
@@ -386,16 +176,11 @@ def _whole(least: int, most: int | None = None) -> Callable[[str], int]:
     """Return a parser of whole numbers within bounds, both included."""
 
     def parse(text: str) -> int:
-        number = int(text)
-        if number < least or (most is not None and number > most):
-            raise ValueError
+        check_whole(number := int(text), "it", least, most)
         return number
 
     bounds = f"of at least {least}" if most is None else f"from {least} to {most}"
     return _argument(parse, f"a whole number {bounds}")
-
-
-SEED = _whole(0, 2**32 - 1)
 
 
 def parse_edge(text: str) -> tuple:
@@ -456,9 +241,7 @@ def _names(text: str) -> list[str]:
 
 
 def _positive(text: str) -> float:
-    number = float(text)
-    if not (math.isfinite(number) and number > 0):
-        raise ValueError
+    check_positive(number := float(text), "it")
     return number
 
 
@@ -472,6 +255,176 @@ def _assignment(text: str) -> tuple[str, float]:
     if not (equals and name.strip() and value is not None and np.isfinite(value)):
         raise ValueError(f"expected VARIABLE=NUMBER; got {text!r}.")
     return name.strip(), value
+
+
+# ---- arguments ----
+
+# What argparse is told of an option: its names, and the rest.
+Option = tuple[str, dict[str, Any]]
+FLAG = dict(action="store_true")
+REPEATED = dict(action="append", default=[])
+EDGE, POSITIVE = _argument(parse_edge), _argument(_positive, "a positive number")
+ASSIGNMENT = _argument(_assignment)
+
+# fmt: off
+OF_THE_PROGRAM: list[Option] = [
+    ("--debug", dict(FLAG, help="show where an error came from")),
+    ("--no-cache", dict(FLAG, help="keep and reuse no compiled programs")),
+    ("--version", dict(action="version", version=f"ndde-jax {version()}")),
+]
+QUIET: Option = ("--quiet", dict(FLAG, help="print nothing but errors"))
+SEED: Option = (
+    "--seed", dict(type=_whole(0, 2**32 - 1), default=0,
+                   help="seed of the random numbers (%(default)s)"))
+OF_DISCOVER: list[Option] = [
+    ("data", dict(nargs="?", help="file, one row per sample; or use --example")),
+    ("--example", dict(metavar="NAME", help="shipped real data; `ndde-jax examples` lists it")),
+    ("--dt", dict(type=POSITIVE, help="sampling interval (default: from the time column)")),
+    ("--lags", dict(type=_argument(_lags), help=
+        "candidate lags in samples: 0:12 (end included), 0:12:3 or 0,3,6; or times: 0:24h:2h "
+        "(default: chosen from the data, or the example's)")),
+    ("--lags-of", dict(choices=("rate", "level"), default="rate", help=
+        "what lags are given of: the change to the next sample, or that next sample itself, one "
+        "more (%(default)s); results list both")),
+    ("--out", dict(default="result", metavar="DIR", help=
+        "directory for the results (%(default)s)")),
+    ("--columns", dict(type=_names, metavar="A,B", help="variables to use (default: all)")),
+    ("--time-column", dict(metavar="NAME", help="column of time stamps (default: recognised)")),
+    ("--key", dict(REPEATED, metavar="NAME", help=
+        "array of an NPZ file, variable of a NetCDF file, sheet of a workbook. May be repeated: "
+        "several recordings")),
+    ("--trial", dict(metavar="NAME", help="column that tells several recordings apart")),
+    ("--offsets", dict(FLAG, help="every recording has a mean of its own")),
+    ("--log", dict(REPEATED, type=_names, metavar="COLUMN", help=
+        "read a variable as its logarithm; all: every one. May be repeated")),
+    ("--ranks", dict(REPEATED, type=_names, metavar="COLUMN", help=
+        "read a variable as normal scores of its ranks; all: every one. May be repeated")),
+    ("--impute", dict(type=_whole(0, 100), default=0, metavar="N", help=
+        "estimate missing values by the model and search again, N times (%(default)s)")),
+    ("--only", dict(REPEATED, type=_argument(parse_only), metavar="COLUMN=VALUE,...", help=
+        "explain rates only where a column has one of these values; the past is read from "
+        "everywhere. May be repeated")),
+    ("--months", dict(type=_argument(parse_months), default=(), metavar="M,...", help=
+        "explain rates only in these months of a time column with dates: 12,1,2")),
+    ("--separator", dict(metavar="C", help=
+        "character between cells of a text file (default: found)")),
+    ("--decimal", dict(choices=(".", ","), help="decimal mark of a text file (default: found)")),
+    ("--header", dict(choices=("yes", "no"), help=
+        "whether the first row of a text file or sheet holds names (default: found)")),
+    ("--missing", dict(REPEATED, metavar="TEXT", help=
+        "text that means a missing value; one that ends in * stands for all that begin so. May be "
+        "repeated")),
+    ("--dates", dict(choices=("day-first", "month-first"), help=
+        "what 03/04/2001 means (default: by the column)")),
+    ("--time-zone", dict(metavar="ZONE", help=
+        "zone of a clock that daylight saving shifts, such as Europe/Berlin (default: found)")),
+    ("--variables", dict(type=_names, default=(), metavar="A,B", help=
+        "dimensions of a NetCDF or Zarr file whose cells are variables")),
+    ("--scheme", dict(choices=("euler", "central", "central4", "midpoint"), help=
+        "difference scheme for the rate of change (default: chosen from the data)")),
+    ("--recipe", dict(choices=("default", "fast", "paper"), default="default", help=
+        "closed forms and networks where those explain more; closed forms only; or the paper's "
+        "gates (%(default)s)")),
+    ("--time-unit", dict(metavar="UNIT", help="unit of --dt, for labels")),
+    ("--coefficient", dict(type=POSITIVE, metavar="X", help=
+        "penalty of an edge (default: automatic)")),
+    ("--forbid", dict(REPEATED, type=EDGE, metavar="A>B", help=
+        "A does not drive B, at any lag; A>B@3: not at lag 3. May be repeated")),
+    ("--require", dict(REPEATED, type=EDGE, metavar="A>B@LAG", help=
+        "A drives B at this lag. May be repeated")),
+    ("--exogenous --inputs", dict(type=_names, default=[], metavar="A,B", help=
+        "known inputs: variables that drive but are not driven")),
+    ("--no-self-edges", dict(FLAG, help="no variable drives itself")),
+    ("--check", dict(FLAG, help=
+        "refit on halves of the data, with edges replaced and other differences, to report "
+        "whether the data support the graph (minutes)")),
+    SEED,
+    ("--full", dict(FLAG, help="the full report, for a methods section")),
+    ("--no-treat", dict(FLAG, help=
+        "leave seasons, trends, spikes, irregular times and short gaps as they are")),
+    ("--effects", dict(FLAG, help="effect curves and a forecast in report.html, too")),
+    ("--no-plot", dict(FLAG, help="write no pictures")),
+    QUIET,
+]
+OF_A_FUTURE: list[Option] = [
+    ("--horizon", dict(type=_span, default=24, help=
+        'samples, or a time such as "6h" (%(default)s)')),
+    ("--paths", dict(type=_whole(1), default=200, help="number of paths (%(default)s)")),
+    SEED,
+    ("--no-plot", dict(FLAG, help="write no picture")),
+]
+OF_EFFECTS: list[Option] = [
+    ("--no-plot", dict(FLAG, help="write no picture")),
+    ("--equations", dict(FLAG, help=
+        "formulas of the rates as well, where a few polynomial terms say as much")),
+]
+OF_AN_INTERVENTION: list[Option] = [
+    ("--set", dict(REPEATED, type=ASSIGNMENT, metavar="X=VALUE", help=
+        "hold a variable at a value. May be repeated")),
+    ("--shift", dict(REPEATED, type=ASSIGNMENT, metavar="X=AMOUNT", help=
+        "what all others see of a variable is higher by this much. May be repeated")),
+    ("--cut", dict(REPEATED, type=EDGE, metavar="A>B", help=
+        "B sees A at its mean; A>B@3: only at lag 3. May be repeated")),
+    ("--start", dict(type=_span, default=0, help=
+        "sample, or time, at which it begins (%(default)s)")),
+    ("--stop", dict(type=_span, help="sample, or time, at which it ends (default: never)")),
+]
+# fmt: on
+
+
+def _saved(out: str | None) -> list[Option]:
+    """Return the options of a command that uses a saved discovery, by where its results go."""
+    text = f"directory for the results ({'%(default)s' if out else 'default: none'})"
+    return [
+        ("discovery", dict(help="directory that `discover` wrote, or the `discovery` in it")),
+        ("--out", dict(default=out, metavar="DIR", help=text)),
+        QUIET,
+    ]
+
+
+@functools.cache
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="ndde-jax", description="Recover which variables drive which, at which delay."
+    )
+    _add(parser, OF_THE_PROGRAM)
+    # These may stand behind a command, too.
+    everywhere = argparse.ArgumentParser(add_help=False, argument_default=argparse.SUPPRESS)
+    for name in ("--debug", "--no-cache"):
+        everywhere.add_argument(name, action="store_true", help=argparse.SUPPRESS)
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+
+    def command(name: str, run: Any, options: list[Option], text: str, more: str = "") -> None:
+        said = more or f"{text[0].upper()}{text[1:]}."
+        added = commands.add_parser(name, help=text, description=said, parents=[everywhere])
+        added.set_defaults(run=run)
+        _add(added, options)
+
+    command(
+        "discover",
+        _discover,
+        OF_DISCOVER,
+        "graph, table, pictures and model from a file of measurements",
+        "Recover the delayed drivers in a file of measurements (CSV, NPZ, Excel, Parquet, Feather, "
+        "JSON lines, NetCDF, Zarr) and write report.txt, report.html, edges.csv, pictures and the "
+        "model to a directory.",
+    )
+    names_only: Option = ("--quiet", dict(FLAG, help="names only"))
+    text = "list the real data that ships with ndde_jax"
+    command("examples", _list_examples, [names_only], text)
+    text = "sign, slope and interval of every edge of a saved discovery"
+    command("effects", _effects, _saved(None) + OF_EFFECTS, text)
+    text = "paths and intervals from the end of the record of a saved discovery"
+    command("forecast", _forecast, _saved("forecast") + OF_A_FUTURE, text)
+    text = "what if a variable were held, shifted, or an edge cut"
+    options = _saved("intervention") + OF_A_FUTURE + OF_AN_INTERVENTION
+    command("intervene", _intervene, options, text)
+    return parser
+
+
+def _add(parser: argparse.ArgumentParser, options: list[Option]) -> None:
+    for names, settings in options:
+        parser.add_argument(*names.split(), **settings)
 
 
 # ---- commands ----
@@ -496,7 +449,7 @@ def _discover(arguments: argparse.Namespace) -> None:
     )
     discovery_key = jax.random.key(arguments.seed)
     check_key = jax.random.fold_in(discovery_key, 1)
-    try:
+    with _about(arguments.data):
         found = ndde_jax.discover(
             samples,
             lags=lags,
@@ -510,10 +463,6 @@ def _discover(arguments: argparse.Namespace) -> None:
             progress=not arguments.quiet,
             directory=directory / UNFINISHED,
         )
-    except ValueError as error:
-        if arguments.data is None:
-            raise
-        raise ValueError(f"{arguments.data}: {error}") from error
     directory.mkdir(parents=True, exist_ok=True)
     report = found.report_data()
     effects, full, repeat = arguments.effects, arguments.full, (arguments.command,)
@@ -524,11 +473,10 @@ def _discover(arguments: argparse.Namespace) -> None:
         arguments.written = written
         checked = found.identifiability(key=check_key, progress=not arguments.quiet)
         report, full = found.report_data(checked), True
-        write_reports(report, directory, pictures, full=full, repeat=repeat)
+        write_results(None, report, directory, pictures, full=full, repeat=repeat)
     forget_stages(directory / UNFINISHED)
     if not arguments.quiet:
-        print(report.text(full=full).rstrip())
-        print()
+        print(f"{report.text(full=full).rstrip()}\n")
         for name in written:
             print(f"wrote {directory / name}")
         print(f"\nTo read: {directory / 'report.html'}. In which direction, and how strongly:")
@@ -687,12 +635,18 @@ def _read_file(arguments: argparse.Namespace) -> Samples:
         )
     if read.mask and not any(mask.any() for mask in read.mask):
         raise ValueError("--only and --months together leave no row.")
-    mask = None if not read.mask else list(read.mask) if len(read.mask) > 1 else read.mask[0]
     unit = read.time_unit or arguments.time_unit or ""
+    with _about(arguments.data):
+        return read_samples(read, dt=arguments.dt, time_unit=unit, mask=list(read.mask) or None)
+
+
+@contextlib.contextmanager
+def _about(file: str | None) -> Iterator[None]:
+    """Begin what a `ValueError` says with the file that it is about, if there is one."""
     try:
-        return read_samples(read, dt=arguments.dt, time_unit=unit, mask=mask)
+        yield
     except ValueError as error:
-        raise ValueError(f"{arguments.data}: {error}") from error
+        raise ValueError(f"{file}: {error}" if file else str(error)) from error
 
 
 def _read_example(arguments: argparse.Namespace) -> tuple[Samples, tuple[int, ...]]:
@@ -730,24 +684,20 @@ def _rate_lags(
 ) -> tuple[int, ...]:
     """Return candidate lags of the rate, in samples, as given or chosen from the data."""
     lags = arguments.lags
-    if lags is not None and not isinstance(lags, str):
-        return _of_rate(lags) if arguments.lags_of == "level" else lags
     if lags is None and default is not None:
         return default
-    try:
-        if samples.dim > MANY:  # or the choice of lags alone would take long
-            check_decidable(samples, (0,))
-    except ValueError as error:
-        raise ValueError(f"{arguments.data}: {error}") from error
+    if lags is None or isinstance(lags, str):
+        with _about(arguments.data):
+            if samples.dim > MANY:  # or the choice of lags alone would take long
+                check_decidable(samples, (0,))
     if lags is None:
         steps = EVERY if arguments.offsets else STEPS
         steps = () if arguments.no_treat else steps
-        treated = prepare_samples(samples, steps, transform=transform)
-        lags, reason = choose_lags(treated)
+        lags, reason = choose_lags(prepare_samples(samples, steps, transform=transform))
         if lags != (0,):
             _note(arguments, reason)
         return lags
-    lags = lags_in_samples(lags, samples)
+    lags = lags_in_samples(lags, samples) if isinstance(lags, str) else lags
     return _of_rate(lags) if arguments.lags_of == "level" else lags
 
 

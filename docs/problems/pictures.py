@@ -256,6 +256,8 @@ def pairs():
             Data(driven_by(0.0), STEPS, lags=tuple(range(4))),
             Data(driven_by(0.6), STEPS, lags=tuple(range(4))), series((0, 1), last=80),
             ("nothing measured moves the source", "its own past does")),
+        "derived variable": (*changed(lambda x, _: np.column_stack([x, x[:, 0] ** 2]))[:1],
+            driven_apart(), against(0, 3), ("a function of another", "a variable of its own")),
         "links at once": (Data(within(True), STEPS), Data(within(False), STEPS),
             pairs_of_news, ("moved within the sample", "moved a sample later")),
         "drifting link": (Data(fading(-0.9), STEPS), Data(fading(0.9), STEPS), by_parts,

@@ -171,13 +171,18 @@ def relations(
     if windows.partial is not None:
         every = read_inputs(partial_rows_of(windows, model))
         apart = partial_residuals(every.rows, graph)
-    related, hidden = at_once(every, graph, apart), unseen(inputs, graph, left)
+    static, hidden = static_targets(rows), unseen(inputs, graph, left)
+    related = at_once(every, graph, apart)
+    correlation = related.correlation
+    if static.any():
+        # What is computed from others is related to them at once, and relates them given itself.
+        related = at_once(every, graph, np.where(static, np.nan, apart))
     return Relations(
-        correlation=related.correlation,
+        correlation=correlation,
         at_once=related.related,
         confounded=hidden.pairs,
         drifting=drifting(inputs, graph).found,
-        static=static_targets(rows),
+        static=static,
         rivals=rivals(inputs, graph, required),
         not_excluded=hidden.not_excluded & ~required.any(axis=2),
         unconfirmed=unconfirmed(every, graph, required),

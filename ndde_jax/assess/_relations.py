@@ -22,7 +22,7 @@ from ._score import (
     Inputs,
     Rows,
     basis,
-    described,
+    drift_beyond,
     earlier,
     given_columns,
     group_test,
@@ -469,11 +469,11 @@ def _moved(
     if not columns or there.sum() < 3 * (every.shape[1] + len(columns) + 10):
         return _NOTHING
     effect, given = _effect(every, source.shape[1], rate), kept_columns(inputs, beside, own=j)
-    if not described(rows, j, left_by(rate, every)):
-        rest = rows.drift.without(own)[:, [j]]
-        moved = np.concatenate([rows.drift.rates[:, [j]] - rest, rest], axis=1)
-        effect = _effect(moved, 1, rate)
-        given = np.concatenate([given, rows.drift.without(graph[:, j] & ~beside)[:, [j]]], axis=1)
+    drift = drift_beyond(rows, j, left_by(rate, every))
+    if drift is not None:
+        rest = drift.without(own)[:, [j]]
+        effect = _effect(np.concatenate([drift.rates[:, [j]] - rest, rest], axis=1), 1, rate)
+        given = np.concatenate([given, drift.without(graph[:, j] & ~beside)[:, [j]]], axis=1)
         if multiplies(inputs, j, graph[:, j]):
             lines = inputs.line.transpose(0, 2, 1)[:, others].T
             columns += [column * line for column in columns for line in lines]
@@ -622,7 +622,7 @@ def unconfirmed(
         multiplied = multiplies(inputs, j, graph[:, j])
         used = rows.counting(j, graph[:, j])
         left = left_by(rows.rates[used, j], kept_columns(inputs, graph[:, j], own=j)[used])
-        known = described(rows, j, left, used)
+        drift = drift_beyond(rows, j, left, used)
         for i, places in together(graph[:, j], beside[:, j]):
             if i == j or required[i, j, places].any():
                 continue
@@ -632,11 +632,11 @@ def unconfirmed(
             there &= used
             other = kept_columns(inputs, others, own=j)
             columns = inputs.test[:, places, i].reshape(len(there), -1)
-            if not known:
+            if drift is not None:
                 # What the drift says that the input does, beside what it did before.
-                rest = rows.drift.without(graph[:, j] & ~others)[:, [j]]
+                rest = drift.without(graph[:, j] & ~others)[:, [j]]
                 other = np.concatenate([other, rest], axis=1)
-                columns = rows.drift.rates[:, [j]] - rest
+                columns = drift.rates[:, [j]] - rest
                 before = [rows.before(rows.step * m) for m in range(1, OWN_PAST + 1)]
                 there &= np.all([place >= 0 for place in before], axis=0)
                 past = np.concatenate([past, *(columns[place] for place in before)], axis=1)

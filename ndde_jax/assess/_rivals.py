@@ -5,7 +5,7 @@ import dataclasses
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from ._score import Inputs, described, left_by, multiplies, roots
+from ._score import Inputs, drift_beyond, left_by, multiplies, roots
 
 # Rows for every column of a regression with bends; below that, lines alone.
 ROWS = 5
@@ -84,9 +84,9 @@ def rivals(
             columns_of = np.concatenate([columns_of, of])
             grams = np.einsum("asmn,askn->asmk", columns, columns, optimize=True)
         whole = left_by(rate, kept.T)
-        bent = not described(rows, j, whole)
-        if bent:
-            whole = left_by(rate, np.concatenate([kept, _unit(rows.drift.rates[None, :, j])]).T)
+        drift = drift_beyond(rows, j, whole)
+        if drift is not None:
+            whole = left_by(rate, np.concatenate([kept, _unit(drift.rates[None, :, j])]).T)
         with_kept, with_rate = columns @ kept.T, columns @ rate
         for k, (i, lags) in enumerate(groups):
             if required[i, j, lags].any():
@@ -94,10 +94,11 @@ def rivals(
             # What the others leave of the rate and of every candidate, as inner products.
             rest, new = (kept_of != k).all(axis=0), columns_of != k
             others, with_others = kept[rest], with_kept[:, :, new][..., rest]
-            if bent:
-                drift = _unit(rows.drift.without(_only(graph[:, j], i, lags))[None, :, j])
-                others = np.concatenate([others, drift])
-                with_others = np.concatenate([with_others, columns[:, :, new] @ drift.T], axis=-1)
+            if drift is not None:
+                rest_of_drift = _unit(drift.without(_only(graph[:, j], i, lags))[None, :, j])
+                others = np.concatenate([others, rest_of_drift])
+                more = columns[:, :, new] @ rest_of_drift.T
+                with_others = np.concatenate([with_others, more], axis=-1)
             root = roots(others @ others.T)
             shared = with_others @ root.T
             explained = root @ (others @ rate)

@@ -254,19 +254,19 @@ def kept_columns(
 POOR = 1.25
 
 
-def described(
+def drift_beyond(
     rows: Rows, target: int, left: Float[np.ndarray, "row"], used: Any = slice(None)
-) -> bool:
-    """Return whether polynomials of the kept inputs leave about as little of a rate, in the rows
-    that are used, as the fitted drift does; true where none is known.
+) -> FittedDrift | None:
+    """Return the fitted drift where polynomials of the kept inputs leave more of a rate, in the
+    rows that are used, than it does; None elsewhere, and where none is known.
 
     The rest of a strong bend, which polynomials lack, is foretold by whatever moves the inputs, and
     would pass for something unseen.
     """
     if rows.drift is None or not np.isfinite(rows.drift.rates[used, target]).all():
-        return True
+        return None
     by_drift = rows.rates[used, target] - rows.drift.rates[used, target]
-    return not left @ left > POOR * by_drift.var() * len(left)
+    return rows.drift if left @ left > POOR * by_drift.var() * len(left) else None
 
 
 def given_columns(
@@ -276,9 +276,8 @@ def given_columns(
     the fitted drift where they do not describe its rate.
     """
     columns, rows = kept_columns(inputs, graph[:, target], own=target if own else None), inputs.rows
-    if rows.drift is None or described(rows, target, left_by(rows.rates[:, target], columns)):
-        return columns
-    return np.concatenate([columns, rows.drift.rates[:, [target]]], axis=1)
+    drift = rows.drift and drift_beyond(rows, target, left_by(rows.rates[:, target], columns))
+    return np.concatenate([columns, drift.rates[:, [target]]], axis=1) if drift else columns
 
 
 def multiplies(inputs: Inputs, target: int, kept: Bool[np.ndarray, "source lag"]) -> bool:

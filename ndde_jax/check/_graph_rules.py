@@ -579,6 +579,35 @@ def _input(e: GraphEvidence, place: Any) -> str:
 
 
 @rule(
+    "derived variable",
+    GRAPH,
+    "{who} {derived} of the present states of other variables, to a hundredth of the variance: "
+    "{told}.",
+    "Leave out what is computed from others.",
+    limits=Limits(
+        reservation=0.0,
+        problem=1.0,
+        why="variables: links to and from one are those of what it is computed from; of several "
+        "each may be the one that is computed",
+    ),
+    kind=ESTIMATED,
+    theorem=SUPPORT,
+)
+def _derived(e: GraphEvidence) -> Iterator[Hit]:
+    static = e.relations.static
+    who = listed([name for name, own in zip(e.names, static, strict=True) if own])
+    one = static.sum() == 1
+    words = {
+        "who": who,
+        "derived": "is a function" if one else "are functions",
+        "told": "its links are those of what it is computed from"
+        if one
+        else "which of them is computed, and which drives, cannot be told",
+    }
+    yield Hit(float(static.sum()), words)
+
+
+@rule(
     "links at once",
     GRAPH,
     "{pairs} are related within one sampling interval (correlation up to {strongest:.2f} of what "

@@ -6,7 +6,7 @@ whose 90 % interval excludes zero, so that colour is not all there is to see. In
 would happen, vermilion what a change makes of it, black what was measured.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -99,16 +99,17 @@ def _draw(fig: FigureBase, ax: Axes, surface: Any) -> None:
     bar = fig.colorbar(mesh, ax=ax)
     bar.set_label(f"rate of {surface.target}{unit}", fontsize=8)
     bar.ax.tick_params(labelsize=7)
-    share = (
-        f"{percent(surface.share, 1)} of its variance "
-        f"({percent(surface.share_low, 1)}–{percent(surface.share_high, 1)})"
+    share, low, high = (
+        percent(x, 1) for x in (surface.share, surface.share_low, surface.share_high)
     )
-    ax.set_title(share, fontsize=8, color="#555555")
+    ax.set_title(f"{share} of its variance ({low}–{high})", fontsize=8, color="#555555")
     for label, (name, lag) in ((ax.set_xlabel, surface.first), (ax.set_ylabel, surface.second)):
-        label(name + (f", {amount(float(lag), 'sample')} ago" if lag else ""), fontsize=8)
+        label(name + ago(lag), fontsize=8)
     ax.tick_params(labelsize=7)
 
 
+# Quantiles of paths: the median, and the ends of 50 and 90 % intervals.
+_ENDS = np.array([0.05, 0.25, 0.5, 0.75, 0.95])
 _OWN, _CHANGED, _MEASURED = "#0072B2", "#D55E00", "#000000"
 # Curves on one figure; the others have smaller slopes.
 _MOST_CURVES = 24
@@ -146,7 +147,7 @@ def plot_effects(effects: Any, *, fig: FigureBase | None = None) -> FigureBase:
         ax.plot(x, np.zeros_like(x), "|", color="#555555", markersize=5, clip_on=False,
                 transform=ax.get_xaxis_transform())  # fmt: skip
         ax.set_title(f"in {share:.0%} of resamples", fontsize=8, color="#555555")
-        ax.set_xlabel(source + ago(lag, effects.found), fontsize=8)
+        ax.set_xlabel(source + ago(lag, effects.found.dt, unit), fontsize=8)
         ax.set_ylabel(f"rate of {target}" + (f" (per {unit})" if unit else ""), fontsize=8)
         ax.tick_params(labelsize=7)
     more = f"; {len(rows) - len(shown)} smaller ones not shown" if len(rows) > len(shown) else ""
@@ -155,13 +156,12 @@ def plot_effects(effects: Any, *, fig: FigureBase | None = None) -> FigureBase:
     return fig
 
 
-def ago(lag: int, found: Any) -> str:
+def ago(lag: int, dt: float = 1.0, time_unit: str = "") -> str:
     """Return how long ago a source is read: a time where its unit is known, samples otherwise."""
     if not lag:
         return ""
-    if found.time_unit:
-        return f", {amount(float(lag * found.dt), found.time_unit)} ago"
-    return f", {amount(float(lag), 'sample')} ago"
+    time = amount(float(lag * dt), time_unit) if time_unit else amount(float(lag), "sample")
+    return f", {time} ago"
 
 
 def plot_forecast(forecast: Any, *, fig: FigureBase | None = None) -> FigureBase:
@@ -174,11 +174,15 @@ def plot_forecast(forecast: Any, *, fig: FigureBase | None = None) -> FigureBase
     Raises ValueError for anything else.
     """
     _check(forecast, "forecast", "quantile", "found.forecast(...)")
-    ends = np.asarray(forecast.quantile(np.array([0.05, 0.25, 0.5, 0.75, 0.95])))
-    axes, fig = _panels(forecast, fig)
+    ends = np.asarray(forecast.quantile(_ENDS))
+    fig = _figure(fig, 8.0, 1.6 * len(forecast.names) + 0.8)
+    axes = fig.subplots(len(forecast.names), 1, sharex=True, squeeze=False)[:, 0]
     for i, ax in enumerate(axes):
         _past(ax, forecast, i)
         _fan(ax, _dated(forecast, forecast.ts), ends[:, :, i], _OWN, "median, 50 and 90 %")
+        ax.set_ylabel(forecast.names[i], fontsize=9)
+        ax.tick_params(labelsize=7)
+    _tell_time(axes[-1:], forecast)
     axes[0].legend(fontsize=7, frameon=False, loc="upper left")
     return fig
 
@@ -193,18 +197,18 @@ def plot_intervention(intervention: Any, *, fig: FigureBase | None = None) -> Fi
     Raises ValueError for anything else.
     """
     _check(intervention, "intervention", "effect", "found.intervene(...)")
-    dim, q = len(intervention.names), np.array([0.05, 0.25, 0.5, 0.75, 0.95])
+    dim = len(intervention.names)
     fig = _figure(fig, 9.0, 1.8 * dim + 0.6)
     axes = np.asarray(fig.subplots(dim, 2, sharex=True, squeeze=False))
-    effect, times = np.asarray(intervention.effect(q)), _dated(intervention, intervention.ts)
+    effect, times = np.asarray(intervention.effect(_ENDS)), _dated(intervention, intervention.ts)
     for i, (left, right) in enumerate(axes):
         for paths, colour, label in (
             (intervention.baseline, _OWN, "without"),
             (intervention.changed, _CHANGED, "with"),
         ):
-            ends = np.quantile(np.asarray(paths)[:, :, i], q[[0, 2, 4]], axis=0, method="weibull")
-            left.fill_between(times, ends[0], ends[2], color=colour, alpha=0.2, lw=0)
-            left.plot(times, ends[1], color=colour, linewidth=1.5, label=label)
+            ends = np.quantile(np.asarray(paths)[:, :, i], _ENDS, axis=0, method="weibull")
+            left.fill_between(times, ends[0], ends[4], color=colour, alpha=0.2, lw=0)
+            left.plot(times, ends[2], color=colour, linewidth=1.5, label=label)
         right.axhline(0, color="#999999", linewidth=0.6)
         _fan(right, times, effect[:, :, i], _CHANGED, "effect")
         left.set_ylabel(intervention.names[i], fontsize=9)
@@ -213,8 +217,7 @@ def plot_intervention(intervention: Any, *, fig: FigureBase | None = None) -> Fi
     axes[0, 0].set_title("without and with, 90 % intervals", fontsize=9)
     axes[0, 1].set_title("effect, same noise: median, 50 and 90 %", fontsize=9)
     axes[0, 0].legend(fontsize=7, frameon=False, loc="upper left")
-    for ax in axes[-1]:
-        ax.set_xlabel(_label_of(intervention), fontsize=9)
+    _tell_time(axes[-1], intervention)
     return fig
 
 
@@ -223,32 +226,21 @@ def _dated(result: Any, times: np.ndarray) -> np.ndarray:
     return dates_after(result.start, times, result.time_unit) if result.start else times
 
 
+def _tell_time(axes: Iterable[Axes], result: Any) -> None:
+    """Label the axis of times, unless dates speak for themselves."""
+    for ax in axes:
+        ax.set_xlabel("" if result.start else _time_label(result.time_unit), fontsize=9)
+
+
 def _time_label(unit: str) -> str:
     return f"time ({unit})" if unit else "time"
-
-
-def _label_of(result: Any) -> str:
-    return "" if result.start else _time_label(result.time_unit)
-
-
-def _panels(result: Any, fig: FigureBase | None):
-    """Return axes below one another that share the time."""
-    dim = len(result.names)
-    fig = _figure(fig, 8.0, 1.6 * dim + 0.8)
-    axes = np.asarray(fig.subplots(dim, 1, sharex=True, squeeze=False))[:, 0]
-    for ax, name in zip(axes, result.names, strict=True):
-        ax.set_ylabel(name, fontsize=9)
-        ax.tick_params(labelsize=7)
-    axes[-1].set_xlabel(_label_of(result), fontsize=9)
-    return axes, fig
 
 
 def _past(ax: Axes, forecast: Any, i: int) -> None:
     """Plot the last measurements, up to the first step."""
     n = min(len(forecast.history), max(_PAST_SHARE * len(forecast.ts), _PAST_LEAST))
     step = forecast.ts[1] - forecast.ts[0] if len(forecast.ts) > 1 else 1.0
-    times = forecast.ts[0] - step * np.arange(n, 0, -1)
-    times = _dated(forecast, times)
+    times = _dated(forecast, forecast.ts[0] - step * np.arange(n, 0, -1))
     ax.plot(times, forecast.history[-n:, i], color=_MEASURED, linewidth=1.0, label="measured")
 
 

@@ -79,22 +79,12 @@ def draw_process_graph(
             both_ways = (edge.target, edge.source) in pairs
             curve = _clear_arc(positions, edge.source, edge.target, radius, both_ways)
             placed.append(_box_around(ax, curve[-1], 0.03))
-            to_label.append((edge, curve))
+            to_label += [(edge, curve)] if edge.label else []
         heads, line = ("<|-|>", "--") if edge.unseen else ("-|>", "-")
-        style = {
-            "arrowstyle": heads,
-            "linestyle": line,
-            "mutation_scale": 7 + 2.5 * width,
-            "lw": width,
-        }
-        style |= {"color": edge.colour, "shrinkA": 0, "shrinkB": 0, "zorder": 2 - 1e-3 * rank}
+        style = dict(arrowstyle=heads, linestyle=line, mutation_scale=7 + 2.5 * width, lw=width)
+        style |= dict(color=edge.colour, shrinkA=0, shrinkB=0, zorder=2 - 1e-3 * rank)
         ax.add_patch(FancyArrowPatch(path=Path(curve), capstyle="butt", **style))
-    omitted = 0
-    for edge, curve in to_label:
-        box = _place(ax, curve, edge, placed, font - 1) if edge.label else None
-        omitted += bool(edge.label) and box is None
-        placed += [] if box is None else [box]
-    return omitted
+    return sum(not _place(ax, curve, edge, placed, font - 1) for edge, curve in to_label)
 
 
 def _circle(n: int) -> np.ndarray:
@@ -252,8 +242,10 @@ def _box_around(ax: Axes, centre: np.ndarray, half: float) -> Bbox:
     return Bbox(ax.transData.transform([centre - half, centre + half]))
 
 
-def _place(ax, curve, edge, placed, font) -> Bbox | None:
-    """Label an arrow on or beside its curve, on the first free spot; None if there is no room."""
+def _place(ax, curve, edge, placed: list[Bbox], font) -> bool:
+    """Label an arrow on or beside its curve, on the first spot that is free of the boxes `placed`,
+    and add it to these; False if there is no room.
+    """
     tint = 0.7 * np.array(to_rgb(edge.colour))  # as the arrow, but dark enough to read
     text = ax.text(0, 0, edge.label, ha="center", va="center", fontsize=font, color=tint, zorder=5)
     text.set_bbox({"boxstyle": "round,pad=0.12", "fc": "white", "ec": "none", "alpha": 0.85})
@@ -274,9 +266,10 @@ def _place(ax, curve, edge, placed, font) -> Bbox | None:
                 box = Bbox([at - half, at + half])
                 if not any(box.overlaps(other) for other in placed):
                     text.set_position(ax.transData.inverted().transform(at))
-                    return box
+                    placed.append(box)
+                    return True
     text.remove()
-    return None
+    return False
 
 
 _KEPT = "#D55E00"
@@ -319,33 +312,36 @@ def plot_lag_matrix(
     >>> scores[0, 1, 2] = 1.0  # "wind" drives "sea" two samples later
     >>> figure = plot_lag_matrix(scores, graph=scores > 0, lags=(0, 1, 2), names=("wind", "sea"))
     """
-    scores, graph = _checked(scores, graph, lags, names, dt)
+    given = _checked(scores, graph, lags, names, dt, time_unit)
     if fig is None:
         size = _matrix_size(len(names), len(lags), _PAGE)
         fig = Figure(figsize=size, layout="constrained")
-    return _draw_matrix(fig, scores, graph, _PAGE, lags, names, dt, time_unit)
+    return _draw_matrix(fig, given, _PAGE)
 
 
-def _draw_matrix(fig, scores, graph, page, lags, names, dt, time_unit):
-    dim, _, n_lags = scores.shape
-    top = np.nanmax(scores, initial=0.0)
-    norm = PowerNorm(0.5, vmin=0.0, vmax=top if top > 0 else 1.0, clip=True)
+class _Candidates(NamedTuple):
+    """The candidate edges of a picture, checked."""
+
+    scores: np.ndarray
+    graph: np.ndarray | None
+    lags: Sequence[int]
+    names: Sequence[str]
+    dt: float | None
+    time_unit: str
+
+
+def _draw_matrix(fig: FigureBase, given: _Candidates, page: float) -> FigureBase:
+    dim, _, n_lags = given.scores.shape
+    norm = PowerNorm(0.5, vmin=0.0, vmax=np.nanmax(given.scores, initial=0.0) or 1.0, clip=True)
     in_blocks = _in_blocks(dim, n_lags)
-    if in_blocks:
-        axes = [_draw_blocks(fig.add_subplot(), scores, graph, norm, lags, names)]
-    else:
-        axes = _draw_panels(fig, scores, graph, norm, lags, names, page)
+    axes = _draw_blocks(fig, given, norm) if in_blocks else _draw_panels(fig, given, norm, page)
     if n_lags > 1:
-        label = _lag_label(lags, dt, time_unit, in_blocks)
-        if in_blocks or _panel_columns(dim, n_lags, page) == 1:
-            axes[-1].set_xlabel(label, fontsize=10)
-        else:
-            fig.supxlabel(label, fontsize=10)
+        below = in_blocks or _panel_columns(dim, n_lags, page) == 1
+        write = axes[-1].set_xlabel if below else fig.supxlabel
+        write(_lag_label(given.lags, given.dt, given.time_unit, in_blocks), fontsize=10)
     bar = fig.colorbar(ScalarMappable(norm, _SCORES), ax=axes, shrink=0.8, aspect=25, **_BAR)
-    bar.set_label("score" + (" (framed: kept)" if graph is not None else ""))
-    ticks = (
-        float(norm.vmax or 0) * np.linspace(0, 1, 5) ** 2
-    )  # evenly spaced on the square-root scale
+    bar.set_label("score" + (" (framed: kept)" if given.graph is not None else ""))
+    ticks = float(norm.vmax or 0) * np.linspace(0, 1, 5) ** 2  # evenly spaced on the scale of roots
     bar.set_ticks(ticks, labels=[f"{tick:.2g}" for tick in ticks])
     return fig
 
@@ -381,41 +377,44 @@ def plot_process_graph(
     >>> graph[0, 1, 2] = True  # "wind" drives "sea" two samples later
     >>> ax = plot_process_graph(graph, lags=(0, 1, 2), names=("wind", "sea"), dt=0.5, time_unit="h")
     """
-    has_scores = scores is not None
-    scores, graph = _checked(graph if scores is None else scores, graph, lags, names, dt)
-    dim = len(names)
+    given = _checked(graph if scores is None else scores, graph, lags, names, dt, time_unit)
+    graph, dim = np.asarray(given.graph), len(names)
+    few = dim <= _MANY
     if ax is None:
         ax = Figure(figsize=_graph_size(dim), layout="constrained").add_subplot()
     norm = Normalize(min(lags), max(max(lags), min(lags) + 1))
     edges, used = [], set()
     for source, target in np.argwhere(graph.any(axis=2)).tolist():
         kept = graph[source, target]
-        strength = np.where(kept, np.nan_to_num(scores[source, target]), -np.inf)
+        strength = np.where(kept, np.nan_to_num(given.scores[source, target]), -np.inf)
         strongest = lags[int(strength.argmax())]
         used.add(strongest)
-        colour = _SOURCES[source] if dim <= _MANY else _DELAYS(norm(strongest))
-        late = None if delays is None else np.asarray(delays, float)[source, target, kept]
-        label = _delay_text(np.asarray(lags)[kept], None if dim > _MANY else dt, time_unit, late)
-        if len(lags) == 1 and lags[0] == 0:
-            label = ""  # nothing is delayed
+        colour = _SOURCES[source] if few else _DELAYS(norm(strongest))
+        label = ""
+        if len(lags) > 1 or lags[0]:  # else nothing is delayed
+            late = None if delays is None else np.asarray(delays, float)[source, target, kept]
+            label = _delay_text(np.asarray(lags)[kept], dt if few else None, time_unit, late)
         unseen = confounded is not None and bool(np.asarray(confounded)[source, target])
         edges.append(Edge(source, target, max(float(strength.max()), 0.0), colour, label, unseen))
-    if dim > _MANY and len(used) > 1:
-        bar = ax.get_figure().colorbar(  # type: ignore[union-attr]
-            ScalarMappable(norm, _DELAYS), ax=ax, shrink=0.4, aspect=20, **_BAR
-        )
-        bar.set_label("lag of the highest score" if has_scores else "smallest lag")
+    if not few and len(used) > 1:
+        colours = ScalarMappable(norm, _DELAYS)
+        bar = ax.figure.colorbar(colours, ax=ax, shrink=0.4, aspect=20, **_BAR)
+        bar.set_label("smallest lag" if scores is None else "lag of the highest score")
         bar.locator = MaxNLocator(5, integer=True)
         bar.update_ticks()
-    rims = _SOURCES[:dim] if dim <= _MANY else ["#222222"] * dim
-    omitted = draw_process_graph(ax, edges, names, rims)
-    ax.set_xlabel(
-        _caption(
-            edges, omitted, has_scores, dt, time_unit, in_time=dim <= _MANY,
-            estimated=delays is not None,
-        ),
-        fontsize=9,
-    )  # fmt: skip
+    omitted = draw_process_graph(ax, edges, names, _SOURCES[:dim] if few else [_INK] * dim)
+    said = {
+        _said_of_labels(dt, time_unit, few, delays is not None): any(e.label for e in edges),
+        "width: score": scores is not None,
+        "colour: source": few and len(edges) > 1,
+        "dashed, two heads: something unseen drives both": any(e.unseen for e in edges),
+    }
+    # Beside other panels there is room for half a line.
+    caption = textwrap.fill("; ".join(line for line, holds in said.items() if holds), CAPTION)
+    if omitted:
+        caption += f"\n{omitted} of {len(edges)} labels left out for space"
+    caption = caption if edges else "no edge kept"
+    ax.set_xlabel(caption, fontsize=9)
     return ax
 
 
@@ -426,18 +425,13 @@ def plot_discovery(found: Any) -> Figure:
     Side by side up to eight variables, one above the other beyond. Needs the attributes `graph`,
     `scores` `[source target lag]`, `names`, `lags`, `dt` and `time_unit`.
     """
-    if missing := [
-        name
-        for name in ("graph", "scores", "names", "lags", "dt", "time_unit")
-        if not hasattr(found, name)
-    ]:
+    needed = ("graph", "scores", "names", "lags", "dt", "time_unit")
+    if missing := [name for name in needed if not hasattr(found, name)]:
         raise refusal("found", f"a Discovery, with {missing[0]}", found)
     dim, _, n_lags = np.shape(found.scores)
     side, tall = _graph_size(dim)
     page = _PAGE if dim > _MANY else 0.6  # beside the graph, panels are rather stacked
     width, height = _matrix_size(dim, n_lags, page)
-    shared = {"lags": found.lags, "names": found.names, "dt": found.dt}
-    shared["time_unit"] = found.time_unit
     if dim > _MANY:
         fig = Figure(figsize=(max(width, side), height + tall), layout="constrained")
         left, right = fig.subfigures(2, 1, height_ratios=(height, tall))  # type: ignore[misc]
@@ -445,15 +439,20 @@ def plot_discovery(found: Any) -> Figure:
         width *= np.clip(tall / height, 1.0, 1.4)  # larger cells rather than empty space
         fig = Figure(figsize=(width + side, max(height, tall)), layout="constrained")
         left, right = fig.subfigures(1, 2, width_ratios=(width, side))  # type: ignore[misc]
-    scores, graph = _checked(found.scores, found.graph, found.lags, found.names, found.dt)
-    _draw_matrix(left, scores, graph, page, **shared)
-    shared["delays"] = getattr(found, "delays", None)
-    shared["confounded"] = getattr(found, "confounded", None)
-    plot_process_graph(found.graph, scores=found.scores, ax=right.add_subplot(), **shared)
+    shared = {name: getattr(found, name) for name in needed[2:]}
+    _draw_matrix(left, _checked(found.scores, found.graph, **shared), page)
+    plot_process_graph(
+        found.graph,
+        scores=found.scores,
+        delays=getattr(found, "delays", None),
+        confounded=getattr(found, "confounded", None),
+        ax=right.add_subplot(),
+        **shared,
+    )
     return fig
 
 
-def _checked(scores, graph, lags, names, dt) -> tuple[np.ndarray, Any]:
+def _checked(scores, graph, lags, names, dt, time_unit) -> _Candidates:
     lags, names = read_lags(lags), check_names(names, None)
     if dt is not None:
         check_positive(dt, "dt")
@@ -470,7 +469,8 @@ def _checked(scores, graph, lags, names, dt) -> tuple[np.ndarray, Any]:
             )
     if 0 in expected:
         raise ValueError("Nothing to draw: expected at least one name and one lag.")
-    return scores, None if graph is None else np.asarray(check_graph(graph, expected))
+    graph = None if graph is None else np.asarray(check_graph(graph, expected))
+    return _Candidates(scores, graph, lags, names, dt, time_unit)
 
 
 def _in_blocks(dim: int, n_lags: int) -> bool:
@@ -531,7 +531,8 @@ def _cells(ax, values, kept, norm) -> None:
     ax.spines[:].set(color="#999999", visible=True)
 
 
-def _draw_panels(fig, scores, graph, norm, lags, names, page) -> list[Axes]:
+def _draw_panels(fig: FigureBase, given: _Candidates, norm: Any, page: float) -> list[Axes]:
+    scores, graph, lags, names, *_ = given
     dim, n_lags = len(names), len(lags)
     columns = _panel_columns(dim, n_lags, page)
     width, height = _cell_size(n_lags)
@@ -557,14 +558,15 @@ def _draw_panels(fig, scores, graph, norm, lags, names, page) -> list[Axes]:
     return axes[:dim]
 
 
-def _draw_blocks(ax, scores, graph, norm, lags, names) -> Axes:
-    dim, n_lags = len(names), len(lags)
-
-    def rows_of_targets(array):
-        return array.transpose(1, 0, 2).reshape(dim, dim * n_lags)
-
-    kept = None if graph is None else rows_of_targets(graph)
-    _cells(ax, rows_of_targets(scores), kept, norm)
+def _draw_blocks(fig: FigureBase, given: _Candidates, norm: Any) -> list[Axes]:
+    scores, graph, lags, names, *_ = given
+    ax, dim, n_lags = fig.add_subplot(), len(names), len(lags)
+    # A row for each target.
+    values, kept = (
+        None if array is None else array.transpose(1, 0, 2).reshape(dim, dim * n_lags)
+        for array in (scores, graph)
+    )
+    _cells(ax, values, kept, norm)
     ax.set_yticks(np.arange(dim) + 0.5, names)
     ax.set_ylabel("target")
     slanted = max(map(len, names)) * 0.085 > (0.45 if n_lags == 1 else 0.13 * n_lags)
@@ -579,14 +581,14 @@ def _draw_blocks(ax, scores, graph, norm, lags, names) -> Axes:
     if n_lags == 1:
         ax.set_aspect("equal")
         ax.set_xticks([])
-        return ax
+        return [ax]
     for block in range(1, dim):
         ax.axvline(block * n_lags, color="#555555", linewidth=0.8, zorder=2)
     # First and last lag of each block; of the last only where both fit.
     shown = (0, n_lags - 1) if n_lags > 4 else (0,)
     ends = [(block * n_lags + k, lags[k]) for block in range(dim) for k in shown]
     ax.set_xticks([at + 0.5 for at, _ in ends], [str(lag) for _, lag in ends], fontsize=7)
-    return ax
+    return [ax]
 
 
 def _lag_label(lags, dt: float | None, time_unit: str, in_blocks: bool) -> str:
@@ -622,27 +624,11 @@ def _ranges(texts: list[str], lags: np.ndarray) -> str:
     )
 
 
-def _caption(
-    edges, omitted: int, has_scores: bool, dt, time_unit: str, *, in_time: bool, estimated: bool
-) -> str:
-    if not edges:
-        return "no edge kept"
-    lines = []
-    if any(edge.label for edge in edges):
-        if dt == 1 and time_unit and not estimated:
-            lines.append(f"labels: delay ({time_unit})")
-        elif dt is None or (dt == 1 and not (estimated and in_time)):
-            lines.append("labels: lag (samples)")
-        elif in_time:
-            lines.append(f"labels: lag in samples (delay{f' in {time_unit}' if time_unit else ''})")
-        else:
-            lines.append(f"labels: lag in samples of {dt:.4g} {time_unit}".rstrip())
-    if has_scores:
-        lines.append("width: score")
-    if in_time and len(edges) > 1:
-        lines.append("colour: source")
-    if any(edge.unseen for edge in edges):
-        lines.append("dashed, two heads: something unseen drives both")
-    left_out = f"\n{omitted} of {len(edges)} labels left out for space" if omitted else ""
-    # Beside other panels there is room for half a line.
-    return textwrap.fill("; ".join(lines), CAPTION) + left_out
+def _said_of_labels(dt: float | None, time_unit: str, in_time: bool, estimated: bool) -> str:
+    if dt == 1 and time_unit and not estimated:
+        return f"labels: delay ({time_unit})"
+    if dt is None or (dt == 1 and not (estimated and in_time)):
+        return "labels: lag (samples)"
+    if in_time:
+        return f"labels: lag in samples (delay{f' in {time_unit}' if time_unit else ''})"
+    return f"labels: lag in samples of {dt:.4g} {time_unit}".rstrip()

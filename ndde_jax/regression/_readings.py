@@ -221,7 +221,7 @@ class _Regression:
             if len(used) and len(rows) >= FEWEST:
                 some = _Regression(
                     columns[np.ix_(rows, used)],
-                    self.rates[np.ix_(rows, [j])],
+                    self.rates[rows][:, [j]],
                     self.weight[rows],
                     self.choices,
                     np.ones((1, len(used)), bool),

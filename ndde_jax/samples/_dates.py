@@ -31,7 +31,7 @@ def dates_after(
         return np.busday_offset(first.astype("M8[D]"), np.round(times).astype(int), roll="forward")
     months = unit_ratio(unit, "month")
     if months is not None:
-        dates = first.astype("M8[M]") + np.round(times * months).astype(int)
+        dates = first.astype("M8[M]") + np.round(times * months).astype("m8[M]")
         return dates.astype("M8[Y]") if months >= MONTHS["year"] else dates
     seconds = _seconds(unit)
     fine = "D" if seconds >= SECONDS["day"] else "m" if seconds >= SECONDS["minute"] else "ms"
@@ -191,20 +191,22 @@ def calendar(parts: Mapping[str, Any]) -> np.ndarray:
     given = {key: np.where(lost, 1, x).astype(int) for key, x in parts.items()}
     year, one = (given["y"] - 1970).astype("M8[Y]"), np.ones(len(lost), int)
     if "w" in given:
-        fourth = year.astype("M8[D]") + 3  # of January, which lies in the first week
-        monday = fourth - (fourth.astype(int) + 3) % 7
-        days = monday + (7 * given["w"] + given.get("u", one) - 8)
+        fourth = year.astype("M8[D]") + np.timedelta64(3, "D")  # of January, in the first week
+        monday = (fourth.astype(int) + 3) % 7
+        after = 7 * given["w"] + given.get("u", one) - 8
+        days = fourth + (after - monday).astype("m8[D]")
         lost |= (given["w"] < 1) | (given["w"] > 53)
     elif "j" in given:
-        days = year.astype("M8[D]") + (given["j"] - 1)
+        days = year.astype("M8[D]") + (given["j"] - 1).astype("m8[D]")
         lost |= days.astype("M8[Y]") != year
     else:
         month = given.get("m", 3 * given.get("q", one) - 2)
-        months, day = year.astype("M8[M]") + (month - 1), given.get("d", one)
+        months, day = year.astype("M8[M]") + (month - 1).astype("m8[M]"), given.get("d", one)
         # 1950-01-00 is a month.
-        days = months.astype("M8[D]") + (day if (day == 0).all() else day - 1)
+        after = day if (day == 0).all() else day - 1
+        days = months.astype("M8[D]") + after.astype("m8[D]")
         lost |= (days.astype("M8[M]") != months) | (month < 1) | (month > 12)
-    return np.where(lost, np.datetime64("NaT"), days)
+    return np.where(lost, np.datetime64("NaT", "D"), days)
 
 
 def _read_days(texts: Sequence[str], shape: re.Pattern) -> np.ndarray:

@@ -12,6 +12,9 @@ from .._types import namespace_of
 from ..samples._dates import unit_ratio
 from ..select._between import edge_of_reads
 
+# A number, and a unit or none.
+SPAN = re.compile(r"\s*\+?((?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)\s*([A-Za-zµ]*)\s*")
+
 
 def read_span(value: Any, found: Any, name: str, least: int = 1) -> int:
     """Return a span in samples, from a whole number or a time with its unit such as "6h".
@@ -22,35 +25,27 @@ def read_span(value: Any, found: Any, name: str, least: int = 1) -> int:
     if not isinstance(value, str):
         check_whole(value, name, least=least)
         return int(value)
-    match = re.fullmatch(r"\s*([0-9.eE+-]+)\s*([A-Za-zµ]*)\s*", value)
-    try:
-        number = float(match.group(1)) if match else np.nan
-    except ValueError:
-        number = np.nan
-    if not np.isfinite(number) or number < 0:
+    match = SPAN.fullmatch(value)
+    if match is None or not np.isfinite(float(match[1])):
         raise refusal(name, "samples, or a time with its unit such as '6h'", value)
-    if match and match.group(2):
-        number *= _ratio(match.group(2), found.time_unit, name, value) / float(found.dt)
+    number, own = float(match[1]), found.time_unit
+    if match[2]:
+        ratio = unit_ratio(match[2], own)
+        if ratio is None:
+            said = f"in {own!r}" if own else "without a unit of time"
+            raise ValueError(
+                f"{name}={value!r} cannot be read: the data are counted {said}. Give it in "
+                "samples, or in that unit."
+            )
+        number *= ratio / float(found.dt)
     samples = round(number)
     if abs(samples - number) > 1e-3 * max(1.0, number) ** 0.5 or samples < least:
-        unit = f" {found.time_unit}" if found.time_unit else ""
+        unit = f" {own}" if own else ""
         raise ValueError(
             f"{name} must be a whole number of samples, at least {least}; {value!r} is "
             f"{number:.4g} of them, {found.dt:.6g}{unit} each."
         )
     return samples
-
-
-def _ratio(unit: str, own: str, name: str, value: str) -> float:
-    """Return one `unit` in units of the data."""
-    found = unit_ratio(unit, own)
-    if found is None:
-        said = f"in {own!r}" if own else "without a unit of time"
-        raise ValueError(
-            f"{name}={value!r} cannot be read: the data are counted {said}. Give it in samples, "
-            "or in that unit."
-        )
-    return found
 
 
 def mapping(value: Any, name: str, what: str) -> dict:
@@ -118,15 +113,20 @@ def kept_lags(found: Any, i: int, j: int, lag: Any, name: str, without: str) -> 
     return here
 
 
-def edges_of_inputs(found: Any, pair: Any = ...) -> Int[np.ndarray, "*pair lag"]:
+def edges_of_inputs(
+    found: Any, pair: Any = ..., *, beside: bool = False
+) -> Int[np.ndarray, "*pair lag"]:
     """Return for every input of the model the position of its edge's lag, −1 where there is no
     input; of all pairs, `[source target lag]`, or of one, `[lag]`. Where a delay lies between
-    candidates an edge has several inputs.
+    candidates an edge has several inputs; with `beside` the lags next to an edge count as well.
     """
     candidates = float(found.dt) * np.asarray(found.lags, float)
     reads, graph, delays = (
-        np.asarray(part)[pair] for part in (found.reads, found.graph, found.delays)
+        np.array(part)[pair] for part in (found.reads, found.graph, found.delays)
     )
+    if beside:
+        reads[..., 1:] |= graph[..., :-1]
+        reads[..., :-1] |= graph[..., 1:]
     return edge_of_reads(reads, graph, delays, candidates)
 
 
@@ -142,12 +142,7 @@ def folded(
 
     On a half of the data a lag beside an edge often stands in for it.
     """
-    graph, beside = np.asarray(found.graph), np.array(found.reads)
-    beside[..., 1:] |= graph[..., :-1]
-    beside[..., :-1] |= graph[..., 1:]
-    candidates = float(found.dt) * np.asarray(found.lags, float)
-    edge = edge_of_reads(beside, graph, np.asarray(found.delays), candidates)
-    sums = np.zeros(np.shape(values))
+    edge, sums = edges_of_inputs(found, beside=True), np.zeros(np.shape(values))
     for i, j, lag in np.argwhere(edge >= 0):
         sums[..., i, j, edge[i, j, lag]] += values[..., i, j, lag]
     return sums

@@ -9,20 +9,18 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Bool, Float, PRNGKeyArray
 
-from .._checks import check_key, check_whole, refusal, shown
+from .._checks import check_choice, check_key, check_whole, refusal, shown
 from .._types import Checked
 from ..metrics._forecast import crps, energy_score
-from ..samples._samples import Samples
 from ._arguments import read_span
+from ._ensemble import generator
 from ._forecast import (
     BEYOND,
     Level,
-    by_name,
     excess,
     level_of,
     path_quantile,
-    read_array,
-    read_timed,
+    read_record,
     removed_in_time,
 )
 from ._one_step import Rows
@@ -182,10 +180,12 @@ class WithBacktests:
         rivals, at = _rivals(rivals), _steps(at, steps)
         # One sample more than the largest lag: a finer step reads around it.
         need = int(self.lags[-1]) + 2
-        record, level = [np.asarray(v, np.float64) for v in self.samples.values], _scale_of(self)
+        record = [np.asarray(v, np.float64) for v in self.samples.values]
+        # Offsets belong to recordings, and held-out data have none.
+        level = level_of(self, offset=False)
         given = record if data is None else [_held_back(self, data, level)]
         past, came = _origins(given, need, steps, origins)
-        rng = np.random.default_rng(np.asarray(jr.key_data(jr.fold_in(key, 1))).tolist())
+        rng = generator(jr.fold_in(key, 1))
         change = no_change(steps, len(self.names))
         own = np.asarray(learned_paths(self, self._members, change, past, paths, key)[0])
         own = np.moveaxis(own.reshape(len(past), paths, steps, -1), 1, 0)
@@ -202,20 +202,11 @@ class WithBacktests:
         )  # fmt: skip
 
 
-def _scale_of(found: Any) -> Level:
-    """Return the transformation to logarithms and ranks; offsets belong to recordings, and held-out
-    data have none.
-    """
-    return level_of(found, offset=False)
-
-
 def _rivals(names: Any) -> tuple[str, ...]:
-    known = ", ".join(RIVALS)
     if isinstance(names, str) or not isinstance(names, Sequence):
-        raise refusal("rivals", f"a sequence of names, of {known}", names)
+        raise refusal("rivals", f"a sequence of names, of {', '.join(RIVALS)}", names)
     for name in names:
-        if name not in RIVALS:
-            raise ValueError(f"rivals must be of {known}; got {shown(name)}.")
+        check_choice(name, "rivals", RIVALS)
     return tuple(dict.fromkeys(names))
 
 
@@ -234,40 +225,31 @@ def _held_back(found: Any, data: Any, level: Level) -> np.ndarray:
 
     **Raises:** `ValueError` for data without times where a season or a trend was removed.
     """
-    data = by_name(found, data, "data")
-    if isinstance(data, Samples):
-        return read_timed(found, data, "data")[0]
-    if gone := [t.name for t in removed_in_time(found)]:
+    values, timed = read_record(found, data, "data", level)
+    gone = [t.name for t in removed_in_time(found)]
+    if gone and timed is None:
         raise ValueError(
             f"a {' and a '.join(gone)} was removed from the record of this discovery, and an array "
             "has no times to remove it from data: give data=ndde_jax.read_samples(x, t=...)."
         )
-    return level.inside(read_array(data, len(found.names), "data"), "data")
+    return values
 
 
 def _origins(record, need: int, steps: int, most: int):
     """Return pasts `[origin past dim]` and the values that followed, `[origin step dim]`, evenly
     spread.
     """
-    pieces = []
-    for values in record:
-        for k in range(need, len(values) - steps + 1):
-            pieces.append((values, k))
-    pieces = [
-        (values[k - need : k], values[k : k + steps])
-        for values, k in (pieces[i] for i in _spread(len(pieces), most))
-        if np.isfinite(values[k - need : k + steps]).all()
-    ]
+    places = [(v, k) for v in record for k in range(need, len(v) - steps + 1)]
+    chosen = np.unique(np.linspace(0, len(places) - 1, most).round().astype(int)) if places else ()
+    pieces = [values[k - need : k + steps] for values, k in (places[i] for i in chosen)]
+    pieces = [piece for piece in pieces if np.isfinite(piece).all()]
     if len(pieces) < 2:
         raise ValueError(
             f"a backtest needs complete stretches of {need} samples of history and {steps} to "
             "forecast, at two origins or more; shorten the horizon or give longer data."
         )
-    return tuple(np.stack(part) for part in zip(*pieces, strict=True))
-
-
-def _spread(n: int, most: int) -> np.ndarray:
-    return np.unique(np.linspace(0, n - 1, most).round().astype(int)) if n else np.array([], int)
+    whole = np.stack(pieces)
+    return whole[:, :need], whole[:, need:]
 
 
 def _score(forecasts, came, scale):

@@ -8,7 +8,7 @@ and Zhu, *JRSS B* 82 (2020), 1059).
 import dataclasses
 import functools
 import itertools
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import equinox as eqx
@@ -20,35 +20,29 @@ from .._checks import check_whole
 from .._memory import padded_length
 from .._spoken import percent
 from .._types import Checked, to_jax
-from ..models._model import NeuralDDE, model_rates
 from ._arguments import edges_of_inputs, folded, inputs_of, kept_lags, variable
-from ._bends import Bend, find_bend, what_is_left
-from ._ensemble import Ensemble
-from ._off_grid import missed_by_lags
-from ._refitted import other_reading
+from ._ensemble import Ensemble, histories_of, rates_of
+from ._left_out import Bend, Doubt, find_bend, missed_by_lags, what_is_left
 
 # Slices of each source of a surface.
 POINTS = 8
-# Rows that averages are taken over, spread evenly over the record; their error is far below that of
-# the ensemble.
-MOST_ROWS = 1000
 # Standard deviations to either side over which the slope of a bend is taken.
 NEAR = 0.01
 # Two-sided 90 %.
 LEVEL, WIDE = 0.9, 1.6449
 # Halvings of the room in which an end of an interval lies: to a millionth of it.
 HALVINGS = 20
+# Rows whose derivatives are taken at once; all padded lengths are multiples of it.
+BATCH = 128
+# Beyond it a linear response has no meaning.
+UNSTABLE = 1e6
+# Steps of a linear response within a sample of a flow.
+FINE = 4
+# Edges, or pairs, of a printed summary.
+SHOWN, SHOWN_PAIRS = 12, 8
 
 
-def histories_of(ensemble: Ensemble) -> Float[np.ndarray, "row lag dim"]:
-    """Return at most so many histories of the record."""
-    start = ensemble.rows.start
-    return start[np.unique(np.linspace(0, len(start) - 1, MOST_ROWS).astype(int))]
-
-
-def rates_of(model: Any) -> Callable[[np.ndarray], np.ndarray]:
-    """Return the physical rates of a model as a function of histories, `[row dim]`."""
-    return lambda histories: model_rates(model, histories, model.dt.dtype)
+# ---- linear functionals of a drift, and their intervals ----
 
 
 def moved(histories: np.ndarray, inputs: np.ndarray, i: int, a: int, values: np.ndarray):
@@ -60,17 +54,34 @@ def moved(histories: np.ndarray, inputs: np.ndarray, i: int, a: int, values: np.
     return z
 
 
-def slices(values: np.ndarray, points: int, name: str) -> tuple[np.ndarray, np.ndarray]:
-    """Return the ends of slices with equally many values each `[slice+1]`, and the slice of each
-    value.
+class Slices:
+    """The slices of a source, with equally many of its values each.
 
-    **Raises:** `ValueError` for fewer than three different ends.
+    - `edges`: their ends, ascending, `[slice+1]`.
+    - `slot`: the slice of each value, `[row]`; `within`: where in it that lies, from 0 to 1.
     """
-    edges = np.unique(np.quantile(values, np.linspace(0, 1, points + 1)))
-    if len(edges) < 3:
-        raise ValueError(f"{name} takes too few different values for a curve: {len(edges)}.")
-    slot = np.clip(np.searchsorted(edges, values, side="right") - 1, 0, len(edges) - 2)
-    return edges, slot
+
+    def __init__(self, values: np.ndarray, points: int, name: str):
+        """**Raises:** `ValueError` for fewer than three different ends."""
+        self.edges = edges = np.unique(np.quantile(values, np.linspace(0, 1, points + 1)))
+        if len(edges) < 3:
+            raise ValueError(f"{name} takes too few different values for a curve: {len(edges)}.")
+        self.slot = np.clip(np.searchsorted(edges, values, side="right") - 1, 0, len(self) - 1)
+        low, high = self.ends
+        self.within = np.clip((values - low) / (high - low), 0, 1)
+
+    def __len__(self) -> int:
+        return len(self.edges) - 1
+
+    @property
+    def ends(self) -> tuple[np.ndarray, np.ndarray]:
+        """The lower and the upper end of the slice of every value."""
+        return self.edges[self.slot], self.edges[self.slot + 1]
+
+    def accumulated(self, values: Float[np.ndarray, "row part"]) -> Float[np.ndarray, "end part"]:
+        """Return sums, up to each end, of the means over the values of every slice."""
+        steps = slice_means(values, self.slot, len(self))
+        return np.concatenate([np.zeros((1, steps.shape[1])), steps.cumsum(axis=0)])
 
 
 def slice_means(values: np.ndarray, slot: np.ndarray, count: int) -> np.ndarray:
@@ -92,8 +103,9 @@ def by_model(own: np.ndarray, columns: np.ndarray, ensemble: Ensemble, target: i
 
 
 def center_and_spread(
-    found: np.ndarray, bias: np.ndarray | None = None
-) -> tuple[np.ndarray, np.ndarray]:
+    found: Float[np.ndarray, "model *value"],
+    bias: Float[np.ndarray, "echo *value"] | tuple[()] = (),
+) -> tuple[Float[np.ndarray, "*value"], Float[np.ndarray, "*value"]]:
     """Return the estimate and half the width of a 90 % interval, from one quantity of the learned
     model, of the centre of the ensemble, and of its members, along the first axis; and from its
     differences between bootstrap models and the learned model, `[echo ...]`.
@@ -106,30 +118,10 @@ def center_and_spread(
     model, center, members = found[0], found[1], found[2:]
     chance = np.mean((members - center[None]) ** 2, axis=0)
     variance = chance + (center - model) ** 2
-    if bias is not None and len(bias):
+    if len(bias):
         # A mean of estimates from records as long as this one strays by chance as well.
         variance = variance + np.maximum(np.mean(bias, axis=0) ** 2 - chance / len(bias), 0)
     return model, WIDE * np.sqrt(variance)
-
-
-@dataclasses.dataclass(frozen=True)
-class Doubt:
-    """The other reading of a record that is undecided between a map and a flow.
-
-    - `model`: the drift of that reading, on the same graph; `chance`: its probability.
-    """
-
-    model: NeuralDDE
-    chance: float
-
-
-def doubt_of(found: Any) -> Doubt | None:
-    """Return the other reading of an undecided record, None of others."""
-    model = other_reading(found) if np.isfinite(found.evidence) else None
-    if model is None:
-        return None
-    flow = 1 / (1 + np.exp(-found.evidence))
-    return Doubt(model, float(flow if found.windows.scheme == "euler" else 1 - flow))
 
 
 def interval_ends(
@@ -145,10 +137,8 @@ def interval_ends(
     size = np.maximum(half / WIDE, 1e-300)
 
     def end(share):
-        low, high = (
-            np.minimum(center, center + apart) - half,
-            np.maximum(center, center + apart) + half,
-        )
+        low = center + np.minimum(apart, 0) - half
+        high = center + np.maximum(apart, 0) + half
         for _ in range(HALVINGS):
             middle = (low + high) / 2
             first, second = (ndtr((middle - at) / size) for at in (center, center + apart))
@@ -176,41 +166,6 @@ def with_shift(
     half = np.sqrt(spread**2 + WIDE**2 * variance)
     low, high = interval_ends(found + shift, half, apart, chance)
     return np.minimum(low, found), np.maximum(high, found)
-
-
-# ---- one source ----
-
-
-def curve(effects: Any, i: int, j: int, a: int, points: int) -> tuple[np.ndarray, ...]:
-    """Return x, y and the ends of a 90 % interval of y along one edge, `[point]`."""
-    found, ensemble, histories = effects.found, effects.ensemble, histories_of(effects.ensemble)
-    edges, slot = slices(histories[:, a, i], points, found.samples.labels[i])
-    inputs, count = inputs_of(found, i, j, a), np.bincount(slot, minlength=len(edges) - 1)
-    low, high = (moved(histories, inputs, i, a, ends[slot]) for ends in (edges[:-1], edges[1:]))
-
-    def steps(function):
-        """Return the mean change of a function from one end of each slice to the other,
-        `[slice ...]`.
-        """
-        return slice_means(function(high) - function(low), slot, len(count))
-
-    def accumulated(steps):
-        """Return sums of steps, centred over the data, `[... point]`."""
-        curves = np.concatenate([np.zeros((1, steps.shape[1])), np.cumsum(steps, axis=0)])
-        middle = (curves[1:] + curves[:-1]) / 2
-        return (curves - (count @ middle / count.sum())[None]).T
-
-    own = steps(rates_of(found.model))[:, j]
-    curves = accumulated(by_model(own, steps(ensemble.basis), ensemble, j))
-    echoed = [steps(rates_of(echo))[:, j] - own for echo in effects.echoes]
-    y, spread = center_and_spread(curves, accumulated(np.stack(echoed, 1)) if echoed else None)
-    bend, doubt, apart, chance = effects.bends[i, j, a], effects.doubt, np.zeros(len(y)), 0.0
-    if doubt is not None:
-        other = steps(rates_of(doubt.model))[:, j] - own
-        apart, chance = accumulated(other[:, None])[0], doubt.chance
-    shift, variance = bend.of(accumulated(steps(bend)))
-    line = effects.missed[i, j, a] * accumulated(np.diff(edges)[:, None])[0]
-    return edges, y, *with_shift(y, spread, shift + line, variance, apart, chance)
 
 
 # ---- two sources ----
@@ -305,46 +260,19 @@ class Interactions:
 
     def __repr__(self) -> str:
         lines = [f"Interactions of {len(self)} pairs: shares of a rate that only both explain"]
-        for first, a, second, b, target, share, low, high in self.table[:8]:
+        for first, a, second, b, target, share, low, high in self.table[:SHOWN_PAIRS]:
             lines.append(
                 f"  {said(first, a)} with {said(second, b)} -> {target}  {percent(share, 1)} "
                 f"({percent(low, 1)} to {percent(high, 1)})"
             )
-        if len(self) > 8:
-            lines.append(f"  and {len(self) - 8} more")
+        if len(self) > SHOWN_PAIRS:
+            lines.append(f"  and {len(self) - SHOWN_PAIRS} more")
         return "\n".join(lines)
 
 
 def said(name: str, lag: int) -> str:
     """Return a source at its lag, in words."""
     return f"{name}@{lag}" if lag else name
-
-
-def surface(effects: Any, first: tuple, second: tuple, target: int, points: int) -> Surface:
-    """Return the surface of two different kept inputs, each (variable, position of its lag)."""
-    return _surfaces(effects, first, second, [target], points)[0]
-
-
-def interactions(effects: Any, points: int = POINTS) -> Interactions:
-    """Return the shares of all pairs; targets that share a pair share its evaluations."""
-    graph, names, lags = effects.graph, effects.found.samples.labels, effects.found.lags
-    targets: dict[tuple, list[int]] = {}
-    for j in range(graph.shape[1]):
-        kept = [(int(i), int(a)) for i, a in np.argwhere(graph[:, j])]
-        for pair in itertools.combinations(kept, 2):
-            read = b"".join(inputs_of(effects.found, i, j, a).tobytes() for i, a in pair)
-            targets.setdefault((*pair, read), []).append(j)
-    rows = []
-    for (first, second, _), of in targets.items():
-        try:
-            found = _surfaces(effects, first, second, of, points)
-            shares = [(s.share, s.share_low, s.share_high) for s in found]
-        except ValueError:  # too few different values: there are no slices, and NaN says so
-            shares = [(np.nan,) * 3] * len(of)
-        ends = [(names[i], int(lags[a])) for i, a in (first, second)]
-        rows += [(*ends[0], *ends[1], names[j], *s) for j, s in zip(of, shares, strict=True)]
-    rows.sort(key=lambda row: -np.nan_to_num(row[5], nan=-1))
-    return Interactions(tuple(rows), effects)
 
 
 def _surfaces(effects, first, second, targets, points) -> list[Surface]:
@@ -361,7 +289,7 @@ def _surfaces(effects, first, second, targets, points) -> list[Surface]:
             z = moved(z, inputs_of(found, i, targets[0], a), i, a, ends)
         return z
 
-    (low, high), (left, right) = grid.ends(0), grid.ends(1)
+    (low, high), (left, right) = (side.ends for side in grid.sides)
     corners = [at(high, right), at(high, left), at(low, right), at(low, left)]
 
     def mixed(function):
@@ -382,7 +310,7 @@ def _surfaces(effects, first, second, targets, points) -> list[Surface]:
         share, low_share, high_share = map(float, shares)
         made.append(
             Surface(
-                x=grid.edges[0], y=grid.edges[1], z=z, low=z - spread, high=z + spread,
+                x=grid.sides[0].edges, y=grid.sides[1].edges, z=z, low=z - spread, high=z + spread,
                 count=grid.count, share=share, share_low=low_share, share_high=high_share,
                 first=source[0], second=source[1], target=labels[j], time_unit=found.time_unit,
             )
@@ -409,23 +337,10 @@ class Grid:
     """A grid of slices of two sources, and the rows in its cells."""
 
     def __init__(self, x: np.ndarray, y: np.ndarray, points: int, *names: str):
-        made = [slices(v, points, name) for v, name in zip((x, y), names, strict=True)]
-        self.edges = [edges for edges, _ in made]
-        self.slots = [slot for _, slot in made]
-        # Where in its slice a row lies, from 0 to 1.
-        self.within = [
-            np.clip((v - e[s]) / (e[s + 1] - e[s]), 0, 1)
-            for v, e, s in zip((x, y), self.edges, self.slots, strict=True)
-        ]
-        self.shape = tuple(len(e) - 1 for e in self.edges)
-        flat = np.ravel_multi_index(self.slots, self.shape)
-        self.count = np.bincount(flat, minlength=np.prod(self.shape)).reshape(self.shape)
-        self._flat = flat
-
-    def ends(self, axis: int) -> tuple[np.ndarray, np.ndarray]:
-        """Return the lower and the upper end of the slice of every row."""
-        edges, slot = self.edges[axis], self.slots[axis]
-        return edges[slot], edges[slot + 1]
+        self.sides = [Slices(v, points, name) for v, name in zip((x, y), names, strict=True)]
+        self.shape = tuple(map(len, self.sides))
+        self._flat = np.ravel_multi_index([side.slot for side in self.sides], self.shape)
+        self.count = np.bincount(self._flat, minlength=np.prod(self.shape)).reshape(self.shape)
 
     def mean(self, values: np.ndarray) -> np.ndarray:
         """Return means over the rows of every cell, `[first second ...]` of `[row ...]`; an empty
@@ -452,16 +367,15 @@ class Grid:
 
     def _alone(self, nodes: np.ndarray, axis: int) -> np.ndarray:
         """Return first-order accumulated local effects of a surface along one source."""
-        (s, t), v = (self.slots[axis], self.slots[1 - axis]), self.within[1 - axis]
-        nodes = np.moveaxis(nodes, axis, 0)
-        change = nodes[1:] - nodes[:-1]
-        here = (1 - v)[:, None] * change[s, t] + v[:, None] * change[s, t + 1]
-        steps = slice_means(here, s, len(change))
-        return np.concatenate([np.zeros((1, nodes.shape[2])), steps.cumsum(axis=0)])
+        low, high = (self.at_rows(nodes, {axis: end}) for end in (0.0, 1.0))
+        return self.sides[axis].accumulated(high - low)
 
-    def at_rows(self, nodes: np.ndarray) -> np.ndarray:
-        """Return a surface interpolated between its corners to the data, `[row ...]`."""
-        (s, t), (u, v) = self.slots, (w[:, None] for w in self.within)
+    def at_rows(self, nodes: np.ndarray, at: Mapping[int, float] = {}) -> np.ndarray:
+        """Return a surface interpolated between its corners to the data, `[row ...]`; along some
+        axes `at` this share of their slices instead of where the data lie.
+        """
+        s, t = (side.slot for side in self.sides)
+        u, v = (at.get(axis, side.within[:, None]) for axis, side in enumerate(self.sides))
         low = (1 - v) * nodes[s, t] + v * nodes[s, t + 1]
         high = (1 - v) * nodes[s + 1, t] + v * nodes[s + 1, t + 1]
         return (1 - u) * low + u * high
@@ -472,14 +386,7 @@ def _cells(nodes: np.ndarray) -> np.ndarray:
     return (nodes[1:, 1:] + nodes[1:, :-1] + nodes[:-1, 1:] + nodes[:-1, :-1]) / 4
 
 
-# Rows whose derivatives are taken at once; all padded lengths are multiples of it.
-BATCH = 128
-# Beyond it a linear response has no meaning.
-UNSTABLE = 1e6
-# Steps of a linear response within a sample of a flow.
-FINE = 4
-# Edges of a printed summary.
-SHOWN = 12
+# ---- every edge ----
 
 
 @dataclasses.dataclass(frozen=True)
@@ -527,10 +434,10 @@ class Effects:
     share: Float[np.ndarray, "source target lag"]
     found: Any
     ensemble: Ensemble
-    echoes: tuple[Any, ...] = ()
-    doubt: Doubt | None = None
-    bends: Mapping[tuple[int, int, int], Bend] = dataclasses.field(default_factory=dict)
-    missed: Any = 0.0
+    echoes: tuple[Any, ...]
+    doubt: Doubt
+    bends: Mapping[tuple[int, int, int], Bend]
+    missed: Float[np.ndarray, "source target lag"]
 
     @property
     def sign(self) -> Int[np.ndarray, "source target lag"]:
@@ -563,8 +470,36 @@ class Effects:
         Apley and Zhu, *JRSS B* 82 (2020), 1059.
         """
         check_whole(points, "points", least=2)
-        i, j = variable(source, self.found, "source"), variable(target, self.found, "target")
-        return curve(self, i, j, self._lag(i, j, lag), points)
+        found, ensemble, histories = self.found, self.ensemble, histories_of(self.ensemble)
+        j = variable(target, found, "target")
+        i, a = self._kept(j, source, "source", lag, "lag")
+        inputs = inputs_of(found, i, j, a)
+        sliced = Slices(histories[:, a, i], points, found.samples.labels[i])
+        low, high = (moved(histories, inputs, i, a, ends) for ends in sliced.ends)
+
+        def changes(function):
+            """Return changes of a function from one end of the slice of each row to the other."""
+            return function(high) - function(low)
+
+        def accumulated(changes):
+            """Return sums of mean changes `[row curve]`, centred over the data, `[curve point]`."""
+            curves = sliced.accumulated(changes)
+            middle = (curves[1:] + curves[:-1]) / 2
+            return (curves - middle[sliced.slot].mean(axis=0)[None]).T
+
+        def apart(models):
+            """Return how curves of models differ from that of the drift, `[model point]`."""
+            every = [changes(rates_of(model))[:, j] - own for model in models]
+            return accumulated(np.reshape(every, (-1, len(own))).T)
+
+        own, bend, doubt = changes(rates_of(found.model))[:, j], self.bends[i, j, a], self.doubt
+        curves = accumulated(by_model(own, changes(ensemble.basis), ensemble, j))
+        y, spread = center_and_spread(curves, apart(self.echoes))
+        shift, variance = bend.of(accumulated(changes(bend)))
+        line = accumulated(np.subtract(*sliced.ends[::-1])[:, None])[0]
+        shift, other = shift + self.missed[i, j, a] * line, apart(doubt.models).sum(axis=0)
+        ends = with_shift(y, spread, shift, variance, other, doubt.chance)
+        return sliced.edges, y, *ends
 
     def surface(
         self,
@@ -602,16 +537,16 @@ class Effects:
         """
         check_whole(points, "points", least=2)
         j = variable(target, self.found, "target")
-        ends = []
-        for name, source, lag in (("first", first, first_lag), ("second", second, second_lag)):
-            i = variable(source, self.found, name)
-            ends.append((i, self._lag(i, j, lag, f"{name}_lag")))
+        ends = (
+            self._kept(j, first, "first", first_lag, "first_lag"),
+            self._kept(j, second, "second", second_lag, "second_lag"),
+        )
         if ends[0] == ends[1]:
             raise ValueError(
                 f"first and second must differ in variable or lag; both are "
                 f"{self.found.names[ends[0][0]]} at lag {self.found.lags[ends[0][1]]}."
             )
-        return surface(self, ends[0], ends[1], j, points)
+        return _surfaces(self, *ends, [j], points)[0]
 
     def interactions(self) -> Interactions:
         """Return all pairs of kept inputs of one target, by the share of the variance of its rate
@@ -619,22 +554,61 @@ class Effects:
 
         **Returns:** [`Interactions`][ndde_jax.use.Interactions], the largest first.
         """
-        return interactions(self)
+        found, names = self.found, self.found.samples.labels
+        # Targets that share a pair share its evaluations.
+        targets: dict[tuple, list[int]] = {}
+        for j in range(len(names)):
+            kept = [(int(i), int(a)) for i, a in np.argwhere(self.graph[:, j])]
+            for pair in itertools.combinations(kept, 2):
+                read = b"".join(inputs_of(found, i, j, a).tobytes() for i, a in pair)
+                targets.setdefault((*pair, read), []).append(j)
+        rows = []
+        for (first, second, _), of in targets.items():
+            try:
+                made = _surfaces(self, first, second, of, POINTS)
+                shares = [(s.share, s.share_low, s.share_high) for s in made]
+            except ValueError:  # too few different values: there are no slices, and NaN says so
+                shares = [(np.nan,) * 3] * len(of)
+            ends = [end for i, a in (first, second) for end in (names[i], int(found.lags[a]))]
+            rows += [(*ends, names[j], *share) for j, share in zip(of, shares, strict=True)]
+        rows.sort(key=lambda row: -np.nan_to_num(row[5], nan=-1))
+        return Interactions(tuple(rows), self)
 
-    def _lag(self, i: int, j: int, lag: Any, name: str = "lag") -> int:
-        found = self.found
-        kept = kept_lags(found, i, j, lag, name, "it has no curve")
+    def _kept(self, j: int, source: Any, name: str, lag: Any, lag_name: str) -> tuple[int, int]:
+        """Return a kept input of a target: the variable, and the position of its lag."""
+        found, i = self.found, variable(source, self.found, name)
+        kept = kept_lags(found, i, j, lag, lag_name, "it has no curve")
         if len(kept) > 1:
-            said, listed = f"{found.names[i]} -> {found.names[j]}", (found.lags[a] for a in kept)
+            listed = ", ".join(str(found.lags[a]) for a in kept)
             raise ValueError(
-                f"{said} has edges at lags {', '.join(map(str, listed))}; say which with {name}=."
+                f"{found.names[i]} -> {found.names[j]} has edges at lags {listed}; say which with "
+                f"{lag_name}=."
             )
-        return int(kept[0])
+        return i, int(kept[0])
 
     @functools.cached_property
     def total(self) -> Total:
         """The effects along all paths of the graph, on levels."""
-        return _total(self)
+        found, dt = self.found, float(self.found.dt)
+        slopes, learned, bias = _slopes(found, self.ensemble, self.echoes)
+        shift, variance = _bent_slopes(found, self.ensemble, self.bends)
+        # Members have bends of their own.
+        draws = np.random.default_rng(0).normal(size=(len(slopes) - 2, *shift.shape))
+        slopes[2:] += draws * np.sqrt(variance)
+        given = np.concatenate([slopes, learned[None], learned[None] + bias])
+        fine = FINE if found.moves_between_samples else 0
+        # What the drift leaves out, at the delays that it reads at the nearest lag.
+        shifted, late = _at_delays(found, slopes[:1] + shift + self.missed, max(fine, 1))
+        steps = int(np.clip(2 * found.lags[-1] + 20, 40, 400))
+        made: dict[str, np.ndarray] = {}
+        for name, held in (("pulse", False), ("step", True)):
+            response = _respond(given, found.lags, dt, steps, held, fine)
+            own, of_learned, of_echoes = np.split(response, [len(slopes), len(slopes) + 1])
+            y, spread = center_and_spread(own, of_echoes - of_learned)
+            there = _respond(shifted, late, dt, steps, held, fine)[0]
+            low, high = np.minimum(there - spread, y), np.maximum(there + spread, y)
+            made |= {name: y, f"{name}_low": low, f"{name}_high": high}
+        return Total(dt * np.arange(steps + 1), **made)
 
     def to_frame(self):
         """Return a pandas DataFrame with a row for each kept edge, largest slope in units of
@@ -652,14 +626,14 @@ class Effects:
         scale = np.asarray(self.found.model.scaling.scale)
         edges = np.argwhere(self.graph)
         size = [abs(self.slope[i, j, a]) * scale[i] / scale[j] for i, j, a in edges]
+        numbers = (self.sign, self.slope, self.slope_low, self.slope_high, self.share)
         return [
             (
-                names[i], names[j], int(lags[a]), float(lags[a] * dt), int(self.sign[i, j, a]),
-                float(self.slope[i, j, a]), float(self.slope_low[i, j, a]),
-                float(self.slope_high[i, j, a]), float(self.share[i, j, a]),
+                *(names[i], names[j], int(lags[a]), float(lags[a] * dt)),
+                *(values[i, j, a].item() for values in numbers),
             )
             for i, j, a in edges[np.argsort(-np.asarray(size))]
-        ]  # fmt: skip
+        ]
 
     def plot(self):
         """Return a matplotlib Figure with the curve of every kept edge; needs matplotlib."""
@@ -717,13 +691,11 @@ class WithEffects:
         graph = np.asarray(self.graph)
         slopes, own, bias = _slopes(self, ensemble, echoes)
         center, spread = center_and_spread(folded(self, slopes), folded(self, bias))
-        bends, apart, chance = _bends(self, ensemble), np.zeros(graph.shape), 0.0
-        if doubt is not None:
-            other = _differences((doubt.model,), histories_of(ensemble), own)
-            apart, chance = folded(self, other)[0], doubt.chance
+        bends, missed = _bends(self, ensemble), missed_by_lags(self)
         bent, variance = _bent_slopes(self, ensemble, bends)
-        missed = missed_by_lags(self)
-        low, high = with_shift(center, spread, bent + missed, variance, apart, chance)
+        other = _differences(doubt.models, histories_of(ensemble), own)
+        apart = folded(self, other).sum(axis=0)
+        low, high = with_shift(center, spread, bent + missed, variance, apart, doubt.chance)
         seen = lambda a: np.where(graph, a, np.nan)  # noqa: E731
         return Effects(
             graph, seen(center), seen(low), seen(high),
@@ -738,18 +710,15 @@ def _slopes(found: Any, ensemble: Ensemble, echoes: tuple[Any, ...]) -> tuple[np
     """
     histories = histories_of(ensemble)
     own, columns = (mean_slopes(model, histories) for model in (found.model, ensemble.basis))
-    trusted = own * ensemble.trust[:, None, None]
-    theta = np.concatenate([ensemble.center[None], ensemble.theta])
-    members = trusted[None] + np.einsum("mtf,fls->mtls", theta, columns)
-    said = np.where(ensemble.own[:, None, None], own, members[0])
+    columns = np.moveaxis(columns, 0, -1)
+    every = [by_model(each, columns, ensemble, j) for j, each in enumerate(own)]
     own = to_graph(own)
-    bias = _differences(echoes, histories, own)
-    return to_graph(np.concatenate([said[None], members])), own, bias
+    return to_graph(np.moveaxis(every, -1, 0)), own, _differences(echoes, histories, own)
 
 
 def _bends(found: Any, ensemble: Ensemble) -> dict[tuple[int, int, int], Bend]:
     """Return what each kept edge may bend beyond its curve."""
-    left = what_is_left(found, ensemble, rates_of(found.model))
+    left = what_is_left(found, ensemble)
     edges = [(int(i), int(j), int(a)) for i, j, a in np.argwhere(found.graph)]
     return {(i, j, a): find_bend(left, j, i, inputs_of(found, i, j, a)) for i, j, a in edges}
 
@@ -797,35 +766,6 @@ def mean_slopes(function: Any, histories: np.ndarray) -> Float[np.ndarray, "outp
 @eqx.filter_jit
 def _jacobians(function, rows):
     return jax.lax.map(jax.jacfwd(function), rows, batch_size=BATCH)
-
-
-def _total(effects: Effects) -> Total:
-    """Return linear responses, with their spread."""
-    found = effects.found
-    slopes, learned, bias = _slopes(found, effects.ensemble, effects.echoes)
-    shift, variance = _bent_slopes(found, effects.ensemble, effects.bends)
-    # Members have bends of their own.
-    draws = np.random.default_rng(0).normal(size=(len(slopes) - 2, *shift.shape))
-    slopes[2:] += draws * np.sqrt(variance)
-    given = np.concatenate([slopes, learned[None], learned[None] + bias])
-    fine = FINE if found.moves_between_samples else 0
-    # What the drift leaves out, at the delays that it reads at the nearest lag.
-    shifted, late = _at_delays(found, slopes[:1] + shift + effects.missed, max(fine, 1))
-    steps = int(np.clip(2 * found.lags[-1] + 20, 40, 400))
-    both: list[np.ndarray] = []
-    for held in (False, True):
-        response = _respond(given, found.lags, float(found.dt), steps, held, fine)
-        # A member whose mean slopes are unstable has no finite response to average.
-        response = np.clip(np.nan_to_num(response, nan=UNSTABLE), -UNSTABLE, UNSTABLE)
-        there = _respond(shifted, late, float(found.dt), steps, held, fine)[0]
-        there = np.clip(np.nan_to_num(there, nan=UNSTABLE), -UNSTABLE, UNSTABLE)
-        n = len(slopes)
-        own, of_learned, of_echoes = np.split(response, [n, n + 1])
-        y, spread = center_and_spread(own, of_echoes - of_learned)
-        both += [y, np.minimum(there - spread, y), np.maximum(there + spread, y)]
-    pulse, pulse_low, pulse_high, step, step_low, step_high = both
-    ts = float(found.dt) * np.arange(steps + 1)
-    return Total(ts, pulse, step, pulse_low, pulse_high, step_low, step_high)
 
 
 def _at_delays(
@@ -880,4 +820,5 @@ def _respond(
                 buffer[:, :, -1] = new
             if k % parts == 0:
                 out.append(new)
-    return np.stack(out, axis=1)
+    # A member whose mean slopes are unstable has no finite response to average.
+    return np.clip(np.nan_to_num(np.stack(out, axis=1), nan=UNSTABLE), -UNSTABLE, UNSTABLE)

@@ -14,6 +14,7 @@ forecasts leave: some of it drives the system, some is measurement error.
 import dataclasses
 import itertools
 import math
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -81,17 +82,20 @@ class Basis(eqx.Module):
         splines, products = of_input * len(self.inputs), [MULTIPLIED] * len(self.pairs)
         return np.array([LINEAR, *splines, *products])
 
-    @property
-    def labels(self) -> list[tuple]:
-        """The labels that tell columns of several bases apart: the inputs, and for splines the
-        term.
+    def part(
+        self, columns: Int[np.ndarray, "used"]
+    ) -> tuple["Basis", Int[np.ndarray, "own_feature"]]:
+        """Return the basis of the inputs that some columns need, with their products and no others,
+        and the places of its columns in this one.
         """
-        flat, needs = np.asarray(self.inputs), self.needs
-        term = (np.arange(len(needs)) - 1) % WIDTH
-        return [
-            (*sorted(int(flat[i]) for i in need if i >= 0), *((-1, k) if need[1] < 0 else ()))
-            for need, k in zip(needs, term.tolist(), strict=True)
-        ]
+        used = np.isin(np.arange(len(self.kind)), columns)
+        paired, chosen = used[self.kind == MULTIPLIED], np.zeros(len(self.inputs), bool)
+        chosen[np.setdiff1d(self.needs[used], -1)] = True
+        chosen[0] |= not chosen.any()
+        pairs = (np.cumsum(chosen) - 1)[self.pairs[paired]]
+        each = (self.center, self.scale, self.knots, self.low, self.high)
+        basis = Basis(self.inputs[chosen], pairs, *(a[chosen] for a in each))
+        return basis, np.flatnonzero(np.concatenate([[True], np.repeat(chosen, WIDTH), paired]))
 
 
 def make_basis(histories: np.ndarray, inputs: Any, pairs: Any) -> Basis:
@@ -121,28 +125,6 @@ def _columns(basis: Basis, history: Any, xp: Any = jnp) -> Any:
 
 # One program where it is called by itself, part of the program around it otherwise.
 _jitted = partial(jax.jit, inline=True)(_columns)
-
-
-def shared_basis(
-    histories: np.ndarray, bases: list[Basis], used: list[np.ndarray]
-) -> tuple[Basis, list[np.ndarray]]:
-    """Return one basis that has all used columns of several, and the positions of each one's
-    columns in it.
-    """
-    labels = [basis.labels for basis in bases]
-    wanted = {
-        label for own, use in zip(labels, used, strict=True)
-        for label, u in zip(own, use, strict=True) if u
-    }  # fmt: skip
-    pairs = sorted(label for label in wanted if -1 not in label)
-    inputs = {i for pair in pairs for i in pair} | {w[0] for w in wanted if len(w) == 3}
-    slots = sorted(inputs or {int(np.asarray(bases[0].inputs)[0])})
-    basis = make_basis(histories, slots, [[slots.index(a), slots.index(b)] for a, b in pairs])
-    place = {label: k for k, label in enumerate(basis.labels)}
-    return basis, [
-        np.array([place[label] for label, u in zip(own, use, strict=True) if u], int)
-        for own, use in zip(labels, used, strict=True)
-    ]
 
 
 # ---- sums ----
@@ -184,20 +166,22 @@ class Equations:
         blocks = sums_of(design, output[:, None], weight, halves.shape[1])
         return cls(jax.tree.map(partial(np.tensordot, halves.astype(float), axes=1), blocks))
 
-    def solve(self, used: np.ndarray, halves: Any = ...) -> tuple[np.ndarray, Any]:
-        """Return coefficients `[half used]` and residual sums of squares `[half]`."""
-        # Of a list of halves the columns are taken at once: whole matrices would be copied first.
-        pairs = halves if halves is ... else np.reshape(halves, (-1, 1, 1))
-        small = self.gram[pairs, used[:, None], used] + RIDGE * np.eye(len(used))
-        inner = self.inner[halves][..., used]
+    def solve(
+        self, used: Int[np.ndarray, "column"], halves: Int[np.ndarray, "half"] | None = None
+    ) -> tuple[Float[np.ndarray, "half column"], Float[np.ndarray, "half"]]:
+        """Return coefficients, and residual sums of squares, of some halves; by default of all."""
+        half = (np.arange(len(self.n)) if halves is None else halves)[:, None]
+        # The columns are taken at once: whole matrices would be copied first.
+        small = self.gram[half[..., None], used[:, None], used] + RIDGE * np.eye(len(used))
+        inner = self.inner[half, used]
         scaled = np.linalg.solve(small, inner[..., None])[..., 0]
-        left = np.maximum(self.square[halves] - np.sum(scaled * inner, axis=-1), 0.0)
-        return scaled * self.unit[halves][..., used], left
+        left = np.maximum(self.square[half[:, 0]] - np.sum(scaled * inner, axis=-1), 0.0)
+        return scaled * self.unit[half, used], left
 
-    def criterion(self, used: np.ndarray, halves: Any = ...) -> Any:
-        """Return n log(risk + 10⁻⁴) + columns log n, the criterion of the search by splines,
-        `[half]`.
-        """
+    def criterion(
+        self, used: Int[np.ndarray, "column"], halves: Int[np.ndarray, "half"]
+    ) -> Float[Array | np.ndarray, "half"]:
+        """Return n log(risk + 10⁻⁴) + columns log n, the criterion of the search by splines."""
         left, spread, n = self.solve(used, halves)[1], self.spread[halves], self.n[halves]
         risk = np.where(spread > 0, left / np.where(spread > 0, spread, 1), 0)
         return n * np.log(risk + FLOOR) + len(used) * np.log(np.maximum(n, 2.0))
@@ -214,7 +198,7 @@ def used_columns(basis: Basis, chosen: np.ndarray, family: int) -> np.ndarray:
 
 def best_family(equations: Equations, basis: Basis, chosen: np.ndarray) -> tuple[float, np.ndarray]:
     """Return the criterion and the columns of the best family on some inputs, on all data."""
-    costs, columns = _families(equations, basis, chosen, ...)
+    costs, columns = _families(equations, basis, chosen, np.zeros(1, int))
     best = int(np.argmin(costs[:, 0]))
     return float(costs[best, 0]), columns[best]
 
@@ -255,37 +239,34 @@ def choose(
     """Return inputs by the extended Bayesian information criterion, on every half: from `start`,
     the best addition, removal or exchange while one lowers it. `fixed` inputs stay.
 
-    Halves take their steps together, since most ask for the same models.
+    Halves where the choice stands alike take their steps together.
     """
-    n_halves = len(equations.n)
-    seen: list[dict[bytes, float]] = [{} for _ in range(n_halves)]
+    costs: dict[bytes, np.ndarray] = {}
 
-    def learn(moves: list[list[np.ndarray]]):
-        wanted: dict[bytes, tuple[np.ndarray, list[int]]] = {}
-        for h, of_half in enumerate(moves):
-            for move in of_half:
-                if (word := move.tobytes()) not in seen[h]:
-                    wanted.setdefault(word, (move, []))[1].append(h)
-        for word, (move, halves) in wanted.items():
+    def cost(move: np.ndarray, halves: np.ndarray) -> np.ndarray:
+        known = costs.setdefault(move.tobytes(), np.full(len(equations.n), np.nan))
+        new = halves[np.isnan(known[halves])]
+        if len(new):
             price = 2 * math.log(math.comb(n_candidates, int(move.sum())))
-            costs = _families(equations, basis, move, halves)[0].min(axis=0)
-            for h, cost in zip(halves, costs, strict=True):
-                seen[h][word] = float(cost) + price
+            known[new] = _families(equations, basis, move, new)[0].min(axis=0) + price
+        return known[halves]
 
-    chosen = [start.copy() for _ in range(n_halves)]
-    learn([[start]] * n_halves)
-    best = [one[start.tobytes()] for one in seen]
-    active = set(range(n_halves))
+    active = np.arange(len(equations.n))
+    chosen, best = np.tile(start, (len(active), 1)), cost(start, active)
     for _ in range(MOVES):
-        moves = [_moves(c, fixed, swaps) if h in active else [] for h, c in enumerate(chosen)]
-        learn(moves)
-        for h in sorted(active):
-            costs = [seen[h][move.tobytes()] for move in moves[h]]
-            if not costs or min(costs) > best[h] - 1e-3:
-                active.remove(h)
+        improved = []
+        for now in np.unique(chosen[active], axis=0):
+            halves = active[(chosen[active] == now).all(axis=1)]
+            moves = _moves(now, fixed, swaps)
+            if not moves:
                 continue
-            chosen[h], best[h] = moves[h][int(np.argmin(costs))], min(costs)
-    return np.stack(chosen)
+            each = np.stack([cost(move, halves) for move in moves])
+            better = each.min(axis=0) <= best[halves] - 1e-3
+            improved.append(halves[better])
+            chosen[halves[better]] = np.stack(moves)[each.argmin(axis=0)[better]]
+            best[halves[better]] = each.min(axis=0)[better]
+        active = np.sort(np.concatenate(improved or [active[:0]]))
+    return chosen
 
 
 def _moves(chosen: np.ndarray, fixed: np.ndarray, swaps: list) -> list[np.ndarray]:
@@ -390,29 +371,24 @@ def _amplitude(residual: np.ndarray, z: np.ndarray) -> np.ndarray:
 
 def _measurement_error(residual: np.ndarray, position: np.ndarray) -> np.ndarray:
     """Return the measurement error, which enters two neighbouring steps with opposite signs."""
-    follows = np.diff(position) == 1
-    before, after = residual[:-1][follows], residual[1:][follows]
-    variance = np.mean(residual**2, axis=0)
-    if len(before) < 20:
-        return np.zeros(residual.shape[1])
-    shared = -np.mean(before * after, axis=0)
-    clear = shared > CLEAR * variance / np.sqrt(len(before))
-    return np.sqrt(np.where(clear, np.minimum(shared, 0.49 * variance), 0.0))
+    shared = np.maximum(-_shared(residual, position, 1), 0.0)
+    return np.sqrt(np.minimum(shared, 0.49 * np.mean(residual**2, axis=0)))
 
 
 def _memory(residual: np.ndarray, position: np.ndarray) -> np.ndarray:
     """Return the largest clear correlation with later residuals."""
-    largest = np.zeros(residual.shape[1])
-    variance = np.maximum(np.mean(residual**2, axis=0), 1e-300)
-    for steps in (1, 2, 3):
-        pairs = position[steps:] - position[:-steps] == steps
-        if pairs.sum() < 20:
-            continue
-        before, after = residual[:-steps][pairs], residual[steps:][pairs]
-        correlation = np.mean(before * after, axis=0) / variance
-        clear = correlation > CLEAR / np.sqrt(len(before))
-        largest = np.maximum(largest, np.where(clear, correlation, 0))
-    return largest
+    shared = np.max([_shared(residual, position, steps) for steps in (1, 2, 3)], axis=0)
+    return np.maximum(shared, 0.0) / np.maximum(np.mean(residual**2, axis=0), 1e-300)
+
+
+def _shared(residual: np.ndarray, position: np.ndarray, steps: int) -> np.ndarray:
+    """Return the mean product of residuals with those some steps later; 0 where it is not clear."""
+    pairs = position[steps:] - position[:-steps] == steps
+    products = (residual[:-steps] * residual[steps:])[pairs]
+    if len(products) < 20:
+        return np.zeros(residual.shape[1])
+    mean, variance = products.mean(axis=0), np.mean(residual**2, axis=0)
+    return np.where(np.abs(mean) > CLEAR * variance / np.sqrt(len(products)), mean, 0.0)
 
 
 def _positive(matrix: np.ndarray) -> np.ndarray:
@@ -426,6 +402,9 @@ RESAMPLES = 40
 SLOTS = 12
 # By how much the logarithm of the residuals' variance must fall for another step to be taken.
 CLEARLY = 0.03
+# Histories that averages are taken over, spread evenly over the record; their error is far below
+# that of the ensemble.
+MOST_HISTORIES = 1000
 # Share of a rate's variance by which the learned model may fall short of the regression.
 SHORTFALL = 0.05
 
@@ -515,6 +494,17 @@ def in_precision(model: AbstractDelayModel, value: Any) -> Array:
     return to_jax(value, model.dt.dtype if np.asarray(value).dtype.kind == "f" else None)
 
 
+def histories_of(ensemble: Ensemble) -> Float[np.ndarray, "row lag dim"]:
+    """Return at most so many histories of the record."""
+    start = ensemble.rows.start
+    return start[np.unique(np.linspace(0, len(start) - 1, MOST_HISTORIES).astype(int))]
+
+
+def rates_of(model: Any) -> Callable[[np.ndarray], np.ndarray]:
+    """Return the physical rates of a model as a function of histories, `[row dim]`."""
+    return lambda histories: model_rates(model, histories, model.dt.dtype)
+
+
 def make_ensemble(found: Any, *, rng: np.random.Generator, resamples: int = RESAMPLES) -> Ensemble:
     """Select the graph again on random halves of the data, and fit a drift on each, in closed form.
 
@@ -534,16 +524,10 @@ def make_ensemble(found: Any, *, rng: np.random.Generator, resamples: int = RESA
             f"an ensemble needs at least 20 steps between complete samples; there are {len(rows)}."
         )
     dim = len(found.names)
-    slots = [_candidates(found, j) for j in range(dim)]
-    bases = [
-        make_basis(rows.start, s, [(b, a) for a, b in itertools.combinations(range(len(s)), 2)])
-        for s in slots
-    ]
     n_rows = min(len(rows), int(np.sum(np.asarray(windows.valid))))
     halves = draw_halves(count_blocks(n_rows, int(found.lags[-1]) + 2), resamples, rng)
-    kept = [found.reads[:, j].T.ravel()[s] for j, s in enumerate(slots)]
-    masks, own = _select_again(found, bases, kept, halves)
-    data = StepData(model, rows, tuple(found.lags), float(found.dt), bases, kept, masks, halves)
+    basis, targets, own = _select_again(found, rows, halves)
+    data = StepData(model, rows, tuple(found.lags), float(found.dt), basis, targets, halves)
     # Nothing is between the samples of a map.
     steps = ("heun", "flow", "map") if found.moves_between_samples else ("map",)
     fitted = fit_steps(data, steps[0])
@@ -552,9 +536,10 @@ def make_ensemble(found: Any, *, rng: np.random.Generator, resamples: int = RESA
         fitted = other if _smaller(other.residual, fitted.residual) else fitted
     graphs = np.zeros((resamples, *np.shape(found.graph)), bool)
     candidate = np.zeros(np.shape(found.graph), bool)
-    for j, (slot, mask) in enumerate(zip(slots, masks, strict=True)):
-        graphs[:, slot % dim, j, slot // dim] = mask
-        candidate[slot % dim, j, slot // dim] = True
+    for j, target in enumerate(targets):
+        lag, source = np.divmod(target.basis.inputs, dim)
+        graphs[:, source, j, lag] = target.chosen
+        candidate[source, j, lag] = True
     state = (rows.now - np.asarray(model.scaling.center)) / np.asarray(model.scaling.scale)
     return Ensemble(
         graphs=graphs,
@@ -592,10 +577,27 @@ def _candidates(found: Any, target: int) -> np.ndarray:
     return np.sort(order[: max(SLOTS, int(reads.sum()) + 2)])
 
 
-def _select_again(found: Any, bases: list[Basis], kept: list[np.ndarray], halves: np.ndarray):
-    """Return the inputs chosen on each half, bool `[half slot]` for each target, and where the
-    learned model explains the windows nearly as well as a regression on the kept inputs,
-    `[target]`.
+@dataclasses.dataclass(frozen=True)
+class Target:
+    """The inputs that one target may be fitted on.
+
+    - `basis`: of them; `place`: of its columns in the basis that all targets share.
+    - `kept`: which of them the model reads, bool `[input]`; `chosen`: which a half of the data
+        chose, bool `[half input]`.
+    """
+
+    basis: Basis
+    place: Int[np.ndarray, "feature"]
+    kept: Bool[np.ndarray, "input"]
+    chosen: Bool[np.ndarray, "half input"]
+
+
+def _select_again(
+    found: Any, rows: Rows, halves: np.ndarray
+) -> tuple[Basis, list[Target], Bool[np.ndarray, "target"]]:
+    """Return a basis for all targets, the inputs that each may have and those chosen on each half,
+    and where the learned model explains the windows nearly as well as a regression on the kept
+    inputs.
     """
     windows, s = found.windows, found.windows.scaling
     valid = np.asarray(windows.valid)
@@ -607,24 +609,29 @@ def _select_again(found: Any, bases: list[Basis], kept: list[np.ndarray], halves
     said = model_rates(found.model, history, found.model.dt.dtype) - np.asarray(s.rate_center)
     left = increment - said / np.asarray(s.rate_scale)
     risk = weight @ left**2 / max(weight.sum(), 1.0)
-    masks, own = [], []
-    for j, (basis, start) in enumerate(zip(bases, kept, strict=True)):
-        slots, design = np.asarray(basis.inputs), basis(history)
-        given = (design, increment[:, j], weight)
+    slots = [_candidates(found, j) for j in range(windows.dim)]
+    pairs = {pair for own in slots for pair in itertools.combinations(own.tolist(), 2)}
+    inputs = np.unique(np.concatenate(slots))
+    shared = make_basis(rows.start, inputs, np.searchsorted(inputs, sorted(pairs)))
+    targets, as_good = [], []
+    for j, own in enumerate(slots):
+        basis, place = shared.part(used_columns(shared, np.isin(inputs, own), MULTIPLIED))
+        kept = found.reads[:, j].T.ravel()[own]
+        given = (basis(history), increment[:, j], weight)
         chosen = choose(
-            Equations.of(*given, halves), basis, start,
-            fixed=np.asarray(windows.prior.required)[:, j].T.ravel()[slots],
+            Equations.of(*given, halves), basis, kept,
+            fixed=np.asarray(windows.prior.required)[:, j].T.ravel()[own],
             swaps=[
-                (a, b) for b, a in itertools.combinations(range(len(slots)), 2)
-                if slots[a] % windows.dim == slots[b] % windows.dim
+                (a, b) for b, a in itertools.combinations(range(len(own)), 2)
+                if own[a] % windows.dim == own[b] % windows.dim
             ],
             n_candidates=windows.dim * windows.n_lags,
         )  # fmt: skip
         whole = Equations.of(*given)
-        (rest,) = whole.solve(best_family(whole, basis, start)[1])[1]
-        masks.append(chosen)
-        own.append(risk[j] <= rest / max(whole.n[0], 1.0) + SHORTFALL)
-    return masks, np.array(own)
+        (rest,) = whole.solve(best_family(whole, basis, kept)[1])[1]
+        targets.append(Target(basis, place, kept, chosen))
+        as_good.append(risk[j] <= rest / max(whole.n[0], 1.0) + SHORTFALL)
+    return shared, targets, np.array(as_good)
 
 
 def _smaller(one: np.ndarray, other: np.ndarray) -> bool:
@@ -649,26 +656,19 @@ USED_UP = 0.6
 
 @dataclasses.dataclass(frozen=True)
 class StepData:
-    """The steps of a record, a learned model, and the inputs that may be fitted for each target.
+    """The steps of a record, a learned model, and what may be fitted for each target.
 
-    - `bases`: columns that each target may use; `kept`: which of their inputs the model reads;
-        `masks`: which were chosen on each half, `[half input]`.
+    - `basis`: of all targets.
     - `halves`: bool `[half block]`.
     """
 
-    model: Any
+    model: AbstractDelayModel
     rows: Rows
     lags: tuple[int, ...]
     dt: float
-    bases: list[Basis]
-    kept: list[np.ndarray]
-    masks: list[np.ndarray]
+    basis: Basis
+    targets: list[Target]
     halves: np.ndarray
-
-    @property
-    def rate(self) -> np.ndarray:
-        """The rate of every step, `[row dim]`."""
-        return (self.rows.next - self.rows.now) / self.dt
 
     def learned(self, histories: np.ndarray) -> np.ndarray:
         """Return the rates of the learned model, `[row dim]`."""
@@ -699,81 +699,82 @@ class Fitted:
 
 def fit_steps(data: StepData, step: str) -> Fitted:
     """Correct the model so that its step fits, and return by how much halves of the data differ."""
-    bases, targets, rate = data.bases, range(len(data.bases)), data.rate
-    own = [np.zeros(len(basis.kind)) for basis in bases]
+    targets, rate = data.targets, (data.rows.next - data.rows.now) / data.dt
+    own = [np.zeros(len(target.place)) for target in targets]
     for _ in range(ROUNDS):
 
-        def corrected(z, of=own):
-            extra = [b(z) @ c if c.any() else np.zeros(len(z)) for b, c in zip(bases, of)]  # noqa: B905
+        def corrected(z, own=own):
+            extra = [
+                target.basis(z) @ c if c.any() else np.zeros(len(z))
+                for target, c in zip(targets, own, strict=True)
+            ]
             return data.learned(z) + np.stack(extra, axis=1)
 
         path, _ = data.lead(corrected, step)
-        said, designs = path.mean(data.learned), [path.mean(basis) for basis in bases]
-        own = [_correction(data, j, designs[j], (rate - said)[:, j]) for j in targets]
-    # The regression alone, and how halves of the data differ from it.
-    alone = [_refitted(data, j, designs[j], rate[:, j]) for j in targets]
-    counts = np.array([count for *_, count in alone])
+        said, designs = path.mean(data.learned), [path.mean(target.basis) for target in targets]
+        left = rate - said
+        own = [_correction(*each) for each in zip(targets, designs, left.T, strict=True)]
     numbers = np.minimum(count_numbers(data.model), MOST_NUMBERS)
-    trust = np.zeros(len(bases), bool)
-    for j in targets:
-        with_model = np.mean((rate[:, j] - said[:, j] - designs[j] @ own[j]) ** 2)
-        regression = np.mean((rate[:, j] - designs[j] @ alone[j][0]) ** 2)
+    trust, freedom = np.zeros((2, len(targets)))
+    center = np.zeros((len(targets), len(data.basis.kind)))
+    spread = np.zeros((len(data.halves), *center.shape))
+    for j, (target, design) in enumerate(zip(targets, designs, strict=True)):
+        # The regression alone, and how halves of the data differ from it.
+        alone, differ, count = _refitted(data.halves, target, design, rate[:, j], rate[:, j])
+        with_model = np.mean((left[:, j] - design @ own[j]) ** 2)
+        regression = np.mean((rate[:, j] - design @ alone) ** 2)
         # Akaike's criterion, which asks for the next step and not for the true form.
         floor = 1e-12 * np.var(rate[:, j])
         gain = len(rate) * np.log((regression + floor) / (with_model + floor))
-        more = numbers[j] + np.sum(own[j] != 0) - counts[j]
-        trust[j] = np.isfinite(with_model) and gain > 2 * more
-    # A network of more numbers than the regression varies more, as estimates do by their number.
-    wider = np.sqrt(np.maximum(USED_UP * numbers / np.maximum(counts, 1), 1))
-    # Where the model is trusted, the halves are asked what *it* misses there.
-    centers = [own[j] if trust[j] else alone[j][0] for j in targets]
-    spreads = [
-        wider[j] * _refitted(data, j, designs[j], (rate - said)[:, j], trusted=True)[1]
-        if trust[j]
-        else alone[j][1]
-        for j in targets
-    ]
-    used = [np.any(d != 0, axis=0) | (c != 0) for d, c in zip(spreads, centers, strict=True)]
-    basis, places = shared_basis(data.rows.start, bases, used)
-    center = np.zeros((len(bases), len(basis.kind)))
-    spread = np.zeros((len(data.halves), *center.shape))
-    for j, place in enumerate(places):
-        center[j, place], spread[:, j, place] = centers[j][used[j]], spreads[j][:, used[j]]
+        more = numbers[j] + np.sum(own[j] != 0) - count
+        freedom[j], coefficients = count, alone
+        if np.isfinite(with_model) and gain > 2 * more:
+            # The halves are asked what the *model* misses there. A network of more numbers than the
+            # regression varies more, as estimates do by their number.
+            trust[j], freedom[j], coefficients = 1.0, max(numbers[j], count), own[j]
+            wider = np.sqrt(max(USED_UP * numbers[j] / max(count, 1), 1))
+            given = (data.halves, target, design, left[:, j], rate[:, j])
+            differ = wider * _refitted(*given, trusted=True)[1]
+        center[j, target.place], spread[:, j, target.place] = coefficients, differ
+    used = np.any(spread != 0, axis=(0, 1)) | np.any(center != 0, axis=0)
+    basis, place = data.basis.part(np.flatnonzero(used))
+    center, spread = center[:, place], spread[..., place]
     led = data.lead(lambda z: data.learned(z) * trust[None] + basis(z) @ center.T, step)[1]
     residual = data.rows.next - data.rows.now - data.dt * led
-    freedom = np.where(trust, np.maximum(numbers, counts), counts)
-    return Fitted(step, basis, trust.astype(float), center, spread, residual, freedom)
+    return Fitted(step, basis, trust, center, spread, residual, freedom)
 
 
-def _correction(data: StepData, target: int, design: np.ndarray, left: np.ndarray) -> np.ndarray:
+def _correction(target: Target, design: np.ndarray, left: np.ndarray) -> np.ndarray:
     """Return the regression of the residuals on the kept inputs; zeros if none lowers the
     criterion.
     """
     equations, coefficients = Equations.of(design, left), np.zeros(design.shape[1])
-    cost, used = best_family(equations, data.bases[target], data.kept[target])
+    cost, used = best_family(equations, target.basis, target.kept)
     (n,), (square,), (spread,) = equations.n, equations.square, equations.spread
     if spread > 0 and cost < n * np.log(square / spread + FLOOR):
         coefficients[used] = equations.solve(used)[0][0]
     return coefficients
 
 
-def _refitted(data: StepData, target: int, design, output, *, trusted: bool = False):
-    """Return coefficients of an output on all data, differences from them on each half
-    `[half column]`, and their number on all data.
+def _refitted(
+    halves: np.ndarray, target: Target, design, output, rate, *, trusted: bool = False
+) -> tuple[np.ndarray, np.ndarray, int]:
+    """Return coefficients of an output on all data, of the family that suits the rate, differences
+    from them on each half `[half column]`, and their number on all data.
 
     With `trusted` the output is what a trusted model leaves of a rate. Then every half uses the
     kept inputs, since leaving one out would say nothing about a model that has it.
     """
-    basis, kept = data.bases[target], data.kept[target]
-    _, used = best_family(Equations.of(design, data.rate[:, target]), basis, kept)
+    basis, kept = target.basis, target.kept
+    _, used = best_family(Equations.of(design, rate), basis, kept)
     family = int(basis.kind[used].max())
     whole = np.zeros(design.shape[1])
     whole[used] = Equations.of(design, output).solve(used)[0][0]
-    spread = np.tile(-whole, (len(data.halves), 1))
-    halves = Equations.of(design, output, halves=data.halves)
-    for h, mask in enumerate(data.masks[target]):
+    spread = np.tile(-whole, (len(halves), 1))
+    equations = Equations.of(design, output, halves=halves)
+    for h, mask in enumerate(target.chosen):
         here = used_columns(basis, mask | kept if trusted else mask, family)
-        spread[h, here] += halves.solve(here, [h])[0][0]
+        spread[h, here] += equations.solve(here, np.array([h]))[0][0]
     return whole, spread, len(used)
 
 

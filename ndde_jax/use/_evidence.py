@@ -4,7 +4,6 @@ import dataclasses
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
@@ -12,6 +11,7 @@ from .._checks import shown
 from .._types import Checked
 from ..fit._loss import window_loss
 from ..fit._prices import EBIC
+from ..models._model import model_rates
 from ..samples._prepare import prepare_samples
 from ..samples._reading import read_alike, read_samples
 from ..samples._samples import Samples
@@ -21,6 +21,7 @@ from ..select._screened import Screened
 from ..select._spline_fit import fit_splines
 from ..windows._windows import Windows, lagged_windows
 from ._arguments import inputs_of, kept_lags, variable
+from ._forecast import clock_times, removed_in_time
 
 
 @dataclasses.dataclass(frozen=True)
@@ -68,7 +69,19 @@ def _read(found: Any, other: Any, dt: Any, t: Any) -> Samples:
         given = read_samples(alike.values, dt=dt, t=t, names=known.names, time_unit=known.time_unit)
         alike = read_alike(known, given, wanted_by="validate")
     prepared = prepare_samples(read_samples(alike), (), found.inputs, known.transform)
-    return dataclasses.replace(prepared, values=tuple(x - known.level for x in prepared.values))
+    gone = removed_in_time(found)
+    timed = t is not None or (own_time and (alike.t is not None or bool(alike.starts)))
+    if gone and not (timed and bool(alike.starts) == bool(known.starts)):
+        raise ValueError(
+            f"validate expected times by the clock of the discovery, since a "
+            f"{' and a '.join(removed.name for removed in gone)} was removed from its record and "
+            "has to be from this one; got none. Give a table with dates, or t=."
+        )
+    values = []
+    for number, value in enumerate(prepared.values):
+        times = clock_times(found, prepared, number)
+        values.append(value - known.level - sum(removed.removed(times, -1) for removed in gone))
+    return dataclasses.replace(prepared, values=tuple(values))
 
 
 def _windows(found: Any, samples: Samples) -> Windows:
@@ -145,14 +158,15 @@ class WithEvidence:
         **Arguments:**
 
         - `other`: a record of the same variables at the same interval, as `discover` takes it, or
-            several; columns with names are matched by these, in any order and beside others;
-            seasons and trends that were removed before the discovery must be removed from it, too.
+            several; columns with names are matched by these, in any order and beside others.
+            Seasons and trends that the discovery removed are removed from it, too, by its times.
         - `dt`, `t`: its sampling interval or time stamps; by default that of the discovery.
 
         **Returns:** [`Validation`][ndde_jax.use.Validation].
 
-        **Raises:** `ValueError` for other variables or another sampling interval, and for records
-        that are too short, as [`lagged_windows`][ndde_jax.lagged_windows].
+        **Raises:** `ValueError` for other variables or another sampling interval, for records
+        without times where a season or a trend was removed, and for those that are too short, as
+        [`lagged_windows`][ndde_jax.lagged_windows].
 
         ```python
         import jax, numpy as np
@@ -170,11 +184,7 @@ class WithEvidence:
         histories = np.asarray(windows.history, float)
         s = jax.tree.map(lambda a: np.asarray(a, float), windows.scaling)
         physical = histories * s.scale[None, None] + s.center[None, None]
-        dtype = self.model.dt.dtype
-        # A shape of its own for every length would be a program of its own.
-        says = np.asarray(
-            jax.lax.map(self.model, jnp.asarray(physical, dtype), batch_size=256), float
-        )
+        says = model_rates(self.model, physical, self.model.dt.dtype)
         rates = np.asarray(windows.increment, float) * s.rate_scale[None] + s.rate_center[None]
         weight = np.asarray(windows.weight, float) * np.asarray(windows.valid)
         mean = weight @ rates / weight.sum()
@@ -255,9 +265,8 @@ def _when(found: Any, windows: Windows) -> tuple[np.ndarray, np.ndarray]:
     position, lengths = np.asarray(windows.position), [len(v) for v in found.samples.values]
     less = (sum(lengths) - len(position)) // len(lengths)
     trajectory = np.repeat(np.arange(len(lengths)), [n - less for n in lengths])
-    first = np.cumsum([0, *(n - less for n in lengths[:-1])])
+    begins = np.cumsum([0, *lengths[:-1]])
+    first = begins - less * np.arange(len(lengths))
     sample = position - position[first][trajectory] + position[0]
-    time = np.empty(len(position))
-    for m, times in enumerate(found.samples.times):
-        time[trajectory == m] = np.asarray(times, float)[sample[trajectory == m]]
-    return trajectory, time
+    times = np.concatenate([np.asarray(times, float) for times in found.samples.times])
+    return trajectory, times[begins[trajectory] + sample]

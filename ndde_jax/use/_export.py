@@ -1,7 +1,7 @@
 """Export of graph and drift: JSON, DOT, networkx, xarray, formulas."""
 
 import json
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -10,7 +10,7 @@ from ..fit._flow import fit_flow
 from ..fit._loss import risk
 from ..models._confine import RestoredDDE
 from ..models._equations import FORMS, formulas_of, unspoken, write_formulas
-from ..models._polynomials import MAX_TERMS
+from ..models._polynomials import MAX_TERMS, PolynomialDrift
 from ._ensemble import count_numbers
 
 
@@ -153,17 +153,14 @@ def _judged(found: Any, key: Any) -> list:
         return [unspoken(model, j) for j in range(model.dim)]
     # Of the rates that edges were measured by, both.
     simple = fit_flow(windows, graph, key=key, family="polynomial", rounds=0)
-    n = int(windows.n_valid)
+    n, drift = int(windows.n_valid), cast(PolynomialDrift, simple.drift)
+    terms = np.count_nonzero(np.asarray(drift.coefficients), axis=1)
     scores = [
         n * np.log(np.asarray(risk(each, windows), np.float64) + FLOOR) + count * np.log(n)
-        for each, count in ((simple, _terms(simple)), (model, count_numbers(model)))
+        for each, count in ((simple, terms), (model, count_numbers(model)))
     ]
     formulas = formulas_of(simple)
     return [
         mine if mine.inputs is None else f if scores[0][j] <= scores[1][j] else mine
         for j, (mine, f) in enumerate(zip(own, formulas, strict=True))
     ]
-
-
-def _terms(model: Any) -> np.ndarray:
-    return np.count_nonzero(np.asarray(model.drift.coefficients), axis=1)

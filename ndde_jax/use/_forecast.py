@@ -189,22 +189,21 @@ class WithForecasts:
         steps = read_span(horizon, self, "horizon")
         check_whole(paths, "paths")
         check_memory(steps, paths, len(self.names))
-        past, notes, ends = read_history(self, history)
-        level = ends.level(self, ends.after(np.arange(steps + 1)))
+        origin, later = read_history(self, history), np.arange(1, steps + 1)
+        level = origin.level(np.arange(steps + 1))
         change, told = known_inputs(self, no_change(steps, len(self.names)), inputs, level)
-        run, diverged = learned_paths(self, ensemble, change, newest(self, past), paths, key)
-        ts = ends.after(np.arange(1, steps + 1))
-        run = ends.level(self, ts).outside(run)
-        notes = (*notes, *told, *_beyond_note(self, past), *divergence_note(diverged))
-        past = ends.level(self, ends.after(np.arange(1 - len(past), 1))).outside(past)
-        return Forecast(ts, run, diverged, past, self.names, self.time_unit, notes, ends.start)
+        run, diverged = learned_paths(self, ensemble, change, origin.newest(), paths, key)
+        run, past = origin.level(later).outside(run), origin.past
+        notes = (*origin.notes, *told, *_beyond_note(self, past), *divergence_note(diverged))
+        past = origin.level(np.arange(1 - len(past), 1)).outside(past)
+        about = (self.names, self.time_unit, notes, origin.start)
+        return Forecast(origin.after(later), run, diverged, past, *about)
 
 
-def newest(found: Any, past: np.ndarray, need: int = 0) -> Float[np.ndarray, "1 time dim"]:
-    """Return as much of a past as a simulator reads: one sample more than the largest lag, if there
-    is one, since a finer step reads around it.
-    """
-    return past[None, -max(need, int(found.lags[-1]) + 1) - 1 :]
+def range_of(found: Any) -> tuple[Float[np.ndarray, "dim"], Float[np.ndarray, "dim"]]:
+    """Return the least and the largest value of each variable, as the drift reads it."""
+    seen = np.concatenate([np.asarray(v, np.float64) for v in found.samples.values])
+    return np.nanmin(seen, axis=0), np.nanmax(seen, axis=0)
 
 
 def excess(
@@ -213,10 +212,8 @@ def excess(
     """Return by how much the states that the drift reads first leave the range of the data, as a
     share of that range; 0 inside.
     """
-    seen = np.concatenate([np.asarray(v, np.float64) for v in found.samples.values])
-    low, high = np.nanmin(seen, axis=0), np.nanmax(seen, axis=0)
-    lags = np.asarray(found.lags)
-    read = past[..., past.shape[-2] - 1 - lags, :]
+    low, high = range_of(found)
+    read = past[..., past.shape[-2] - 1 - np.asarray(found.lags), :]
     beyond = np.maximum(low - read.min(axis=-2), read.max(axis=-2) - high)
     return np.maximum(beyond, 0) / np.where(high > low, high - low, 1.0)
 
@@ -248,12 +245,13 @@ def divergence_note(diverged: Any) -> tuple[str, ...]:
 class Level:
     """A map between measured values and those that a drift reads, `[... dim]`, in NumPy or JAX.
 
-    - `reading`: logarithms and scores, if any.
+    - `reading`: logarithms and scores, if any; `kinds`: which, by variable.
     - `offset`: what was taken after them, of the recording, `[dim]`, or with seasons and trends at
         certain times, `[time dim]`.
     """
 
     reading: Treatment | None
+    kinds: Mapping[str, str]
     offset: Any
     names: tuple[str, ...]
 
@@ -293,22 +291,13 @@ class Level:
         self.check(j, values, name)  # as they were given, so that the message counts those
         return self.one_inside(j, new, namespace_of((new, self.offset)))
 
-    def kind(self, j: int) -> str:
-        """Return the transformation of a variable, `"log"` or `"ranks"`, or empty if there is
-        none.
-        """
-        found = self.reading
-        if found is None or j not in found.columns:
-            return ""
-        return found.kinds[found.columns.index(j)]
-
     def check(self, j: int, values: Any, name: str) -> None:
         """Raise an error unless measured values of a variable, which messages call `name`, can be
         transformed.
 
         **Raises:** `ValueError` for values that have no logarithm.
         """
-        if self.kind(j) == "log":
+        if self.kinds.get(self.names[j]) == "log":
             remedy = f"{self.names[j]} was read as its logarithm: give values above 0."
             check_logarithm(values, name, remedy)
 
@@ -326,7 +315,7 @@ def level_of(found: Any, times: Any = None, *, offset: bool = True) -> Level:
     own = samples.offsets[-1] if offset else samples.level
     if times is not None:
         own = own[None] + sum(t.removed(np.asarray(times), -1) for t in removed_in_time(found))
-    return Level(samples.reading, own, tuple(samples.names))
+    return Level(samples.reading, samples.transform, own, tuple(samples.names))
 
 
 def removed_in_time(found: Any) -> list[Treatment]:
@@ -334,44 +323,53 @@ def removed_in_time(found: Any) -> list[Treatment]:
     return [t for t in found.samples.treatments if t.coefficients and t.name != OFFSETS]
 
 
-def by_name(found: Any, given: Any, name: str) -> Any:
-    """Return a record whose columns have names in the order of the discovery: as Samples where it
-    has a clock, as an array where it has none; anything else as it is.
+def read_record(
+    found: Any, given: Any, name: str, level: Level, order: str = ""
+) -> tuple[Float[np.ndarray, "time dim"], Samples | None]:
+    """Return one recording, which messages call `name`, as the drift reads it, and the samples with
+    its clock; None of one without, which is read at a `level`.
 
-    **Raises:** `ValueError` for other variables, another interval, or several recordings.
+    **Raises:** `ValueError` for several recordings, other variables, another shape or interval.
     """
-    if given is None or isinstance(given, Samples):
-        return given
-    labelled = read_labelled(given)
-    if labelled.names is None:
-        return given
-    alike = read_alike(found.samples, labelled, wanted_by=name)
-    if len(alike.values) > 1:
-        raise ValueError(f"{name} must be one recording; got {len(alike.values)}.")
-    timed = labelled.dt is not None or labelled.t is not None
-    return read_samples(alike) if timed else alike.values[0]
-
-
-def read_timed(found: Any, given: Samples, name: str) -> tuple[np.ndarray, np.ndarray]:
-    """Return one recording with times as the drift reads it, `[time dim]`, and the times.
-
-    **Raises:** `ValueError` for several recordings, other variables or another interval.
-    """
-    samples = found.samples
+    samples, dt, dim = found.samples, float(found.dt), len(found.names)
+    labelled = None if isinstance(given, Samples) else read_labelled(given)
+    if labelled is not None and labelled.names is not None:
+        alike = read_alike(samples, labelled, wanted_by=name)
+        if len(alike.values) > 1:
+            raise ValueError(f"{name} must be one recording; got {len(alike.values)}.")
+        timed = labelled.dt is not None or labelled.t is not None
+        given = read_samples(alike) if timed else alike.values[0]
+    if not isinstance(given, Samples):
+        expected = f"[time dim] with {dim} variables{order}"
+        check_real_array(given, name, expected)
+        values = np.asarray(given, np.float64)
+        values = values[:, None] if values.ndim == 1 and dim == 1 else values
+        if values.ndim != 2 or values.shape[1] != dim:
+            raise ValueError(f"{name} must be {expected}; got shape {values.shape}.")
+        return level.inside(values, name), None
     if len(given.values) != 1 or given.names != samples.names or not given.regular:
         raise ValueError(
             f"{name} must be one recording of {', '.join(samples.names)}, equally spaced; got "
             f"{given!r}."
         )
-    if abs(given.dt - float(found.dt)) > 1e-6 * float(found.dt):
+    if abs(given.dt - dt) > 1e-6 * dt:
         raise ValueError(
-            f"{name} must have the interval of the data, {float(found.dt):.6g}; got {given.dt:.6g}."
+            f"{name} must have the interval of the data, {dt:.6g}; got {given.dt:.6g}."
         )
-    times = np.asarray(given.times[0], float)
-    if given.starts and _start(found):  # one clock, so that seasons keep their phase
-        times = times + elapsed(_start(found), given.starts[0], samples.time_unit)
+    times = clock_times(found, given)
     values = np.asarray(given.values[0], np.float64)
-    return level_of(found, times).inside(values, name), times
+    given = dataclasses.replace(given, times=(times,))
+    return level_of(found, times).inside(values, name), given
+
+
+def clock_times(found: Any, given: Samples, number: int = 0) -> Float[np.ndarray, " time"]:
+    """Return the times of a recording by the clock of the discovery, so that seasons keep their
+    phase.
+    """
+    times = np.asarray(given.times[number], float)
+    if given.starts and _start(found):
+        times = times + elapsed(_start(found), given.starts[number], found.samples.time_unit)
+    return times
 
 
 def _start(found: Any) -> str:
@@ -380,92 +378,79 @@ def _start(found: Any) -> str:
 
 
 @dataclasses.dataclass(frozen=True)
-class Ends:
-    """The end of a history: `time`, whether it is known (else it counts as 0), the interval of what
-    follows, and the date of time 0 if it is known.
+class Origin:
+    """What paths begin with.
+
+    - `past`: as the drift reads it, `[time dim]`; `notes`: sentences about it.
+    - `time`: of its newest sample; None where it is not known, and counts as 0.
+    - `start`: the date of time 0, empty where it is not known.
     """
 
-    time: float
-    dt: float
-    known: bool = True
-    start: str = ""
+    found: Any
+    past: Float[np.ndarray, "time dim"]
+    notes: tuple[str, ...]
+    time: float | None
+    start: str
 
     def after(self, k: Any) -> Any:
         """Return the time this many samples later, which may be traced."""
-        return self.time + self.dt * k
+        return (self.time or 0.0) + float(self.found.dt) * k
 
-    def level(self, found: Any, times: np.ndarray) -> Level:
-        """Return the level, without seasons and trends where their phase is unknown."""
-        return level_of(found, times if self.known else None)
+    def level(self, k: np.ndarray) -> Level:
+        """Return the level these many samples later, without seasons and trends where their phase
+        is unknown.
+        """
+        return level_of(self.found, None if self.time is None else self.after(k))
+
+    def newest(self, need: int = 0) -> Float[np.ndarray, "1 time dim"]:
+        """Return as much of the past as a simulator reads: one sample more than the largest lag, if
+        there is one, since a finer step reads around it.
+        """
+        return self.past[None, -max(need, int(self.found.lags[-1]) + 1) - 1 :]
 
 
-def read_history(
-    found: Any, history: Any, need: int | None = None
-) -> tuple[np.ndarray, tuple[str, ...], Ends]:
-    """Return the past `[time dim]` of a forecast, notes about it, and its end.
+def read_history(found: Any, history: Any, need: int | None = None) -> Origin:
+    """Return what a forecast begins with: a history, or the end of the record.
 
     **Raises:** `ValueError` for one that is too short, of other variables or not finite.
     """
     need = int(found.lags[-1]) + 1 if need is None else need
-    dim, dt, told = len(found.names), float(found.dt), ()
-    history = by_name(found, history, "history")
-    if history is None:
-        values = np.asarray(found.samples.values[-1], np.float64)
-        ends = Ends(float(found.samples.times[-1][-1]), dt, start=_start(found))
-    elif isinstance(history, Samples):
-        values, times = read_timed(found, history, "history")
-        ends = Ends(float(times[-1]), dt, start=_start(found) if history.starts else "")
+    samples, told, order = found.samples, list[str](), ", newest last"
+    if history is not None:
+        values, samples = read_record(found, history, "history", level_of(found), order)
+        told += () if samples else _untimed(found)
     else:
-        values, ends = (
-            read_array(history, dim, "history", ", newest last"),
-            Ends(0.0, dt, known=False),
-        )
-        values, told = level_of(found).inside(values, "history"), _untimed(found)
+        values = np.asarray(samples.values[-1], np.float64)
+        if samples.mask and not samples.mask[-1][-1]:
+            told.append("the record ends outside the mask, where these laws were not looked for")
+        guessed = int(samples.estimated[-1][-need:].sum())
+        if guessed and any(t.name == "impute" for t in samples.treatments):
+            told.append(
+                f"of the values of the last {need} samples {guessed} "
+                f"{'was' if guessed == 1 else 'were'} not measured: paths start from one draw of "
+                "what the model says of them"
+            )
     if len(values) < need:
         raise ValueError(
             f"history must hold at least {need} samples, the largest lag and the present; got "
             f"{len(values)}."
         )
     values = values[-max(need, min(len(values), 3 * need + 20)) :]
-    if history is None and found.samples.mask and not found.samples.mask[-1][-1]:
-        told = (*told, "the record ends outside the mask, where these laws were not looked for")
-    if history is None and any(t.name == "impute" for t in found.samples.treatments):
-        guessed = int(found.samples.estimated[-1][-need:].sum())
-        if guessed:
-            note = (
-                f"of the values of the last {need} samples {guessed} "
-                f"{'was' if guessed == 1 else 'were'} not measured: paths start from one draw of "
-                "what the model says of them"
-            )
-            told = (*told, note)
     missing = ~np.isfinite(values)
-    if not missing.any():
-        return values, told, ends
-    if history is not None or missing.all(axis=0).any():
-        raise ValueError(
-            f"history must be finite; {int(missing.sum())} of its last {len(values)} samples' "
-            "values are missing or infinite. Give a complete one."
+    if missing.any():
+        if history is not None or missing.all(axis=0).any():
+            raise ValueError(
+                f"history must be finite; {int(missing.sum())} of its last {len(values)} samples' "
+                "values are missing or infinite. Give a complete one."
+            )
+        told.append(
+            f"{int(missing.sum())} values are missing among the last {len(values)} samples and "
+            "were interpolated; give a complete history= to start from another."
         )
-    note = (
-        f"{int(missing.sum())} values are missing among the last {len(values)} samples and were "
-        "interpolated; give a complete history= to start from another."
-    )
-    return bridged(values), (*told, note), ends
-
-
-def read_array(values: Any, dim: int, name: str, order: str = "") -> np.ndarray:
-    """Return measured values without times, `[time dim]`.
-
-    **Raises:** `ValueError` for anything of another shape.
-    """
-    check_real_array(values, name, f"[time dim] with {dim} variables{order}")
-    values = np.asarray(values, np.float64)
-    values = values[:, None] if values.ndim == 1 and dim == 1 else values
-    if values.ndim != 2 or values.shape[1] != dim:
-        raise ValueError(
-            f"{name} must be [time dim] with {dim} variables{order}; got shape {values.shape}."
-        )
-    return values
+        values = bridged(values)
+    time = None if samples is None else float(samples.times[-1][-1])
+    start = _start(found) if samples is not None and samples.starts else ""
+    return Origin(found, values, tuple(told), time, start)
 
 
 def _untimed(found: Any) -> tuple[str, ...]:

@@ -10,14 +10,14 @@ from .._checks import check_key, check_whole, refusal
 from .._store import concretely
 from .._types import Checked
 from ._backtest import WithBacktests
-from ._effects import Doubt, WithEffects, doubt_of
+from ._effects import WithEffects
 from ._ensemble import RESAMPLES, Ensemble, generator, make_ensemble
 from ._evidence import WithEvidence
 from ._export import WithExports
 from ._forecast import WithForecasts
 from ._impute import WithImputation
 from ._intervene import WithInterventions
-from ._parametric_bootstrap import make_echoes
+from ._left_out import Doubt, doubt_of, make_echoes
 
 
 class Usable(
@@ -81,7 +81,7 @@ class Usable(
             return make_echoes(self, self._members)
 
     @functools.cached_property
-    def _doubt(self) -> Doubt | None:
+    def _doubt(self) -> Doubt:
         """The other reading of the record, where map or flow is undecided."""
         with concretely():
             return doubt_of(self)

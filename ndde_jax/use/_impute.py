@@ -9,7 +9,7 @@ four-dimensional variational assimilation; Trémolet, *QJRMS* 132 (2006), 2483).
 import dataclasses
 import functools
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -70,6 +70,76 @@ class Problem:
     scale: Float[np.ndarray, "dim"]
     part: Int[np.ndarray, "sample"]
 
+    @functools.cached_property
+    def sample(self) -> Int[np.ndarray, "value"]:
+        """The sample of every unknown value."""
+        return np.nonzero(self.unknown)[0]
+
+    @functools.cached_property
+    def column(self) -> Int[np.ndarray, "value"]:
+        """The variable of every unknown value."""
+        return np.nonzero(self.unknown)[1]
+
+    @functools.cached_property
+    def group(self) -> Int[np.ndarray, "value"]:
+        """The stretch of every unknown value."""
+        return stretches(self.unknown, self.part, self.offsets[-1])
+
+    @property
+    def count(self) -> int:
+        """The number of stretches."""
+        return int(self.group.max(initial=-1)) + 1
+
+    @functools.cached_property
+    def read(self) -> Int[np.ndarray, "row around dim"]:
+        """The unknown values that each step reads, and that it leads to; −1 for known ones."""
+        number = np.full(self.unknown.shape, -1)
+        number[self.unknown] = np.arange(len(self.sample))
+        return number[_around(self.rows, self.offsets)]
+
+    @functools.cached_property
+    def row_group(self) -> Int[np.ndarray, "row"]:
+        """The stretch of every step."""
+        return self.group[self.read.max(axis=(1, 2), initial=-1)]
+
+    @functools.cached_property
+    def lone(self) -> Bool[np.ndarray, "value"]:
+        """A mask of the values that no step leads to."""
+        return ~np.isin(self.sample - 1, self.rows)
+
+    def past(self, x: Float[np.ndarray, "sample dim"]) -> Float[np.ndarray, "row offset dim"]:
+        """Return what each step reads."""
+        return x[self.rows[:, None] - np.asarray(self.offsets)[None]]
+
+    def at(self, law: Law, values: Float[np.ndarray, "value"]) -> "State":
+        """Return what some values leave of all equations."""
+        x = self.x.copy()
+        x[self.unknown] = values
+        with np.errstate(over="ignore", invalid="ignore"):
+            said, slopes = law(self.past(x))
+            left = np.einsum("rij,rj->ri", self.white, x[self.rows + 1] - said)
+            slopes = np.einsum("rij,rjok->riok", self.white, slopes)
+            alone = (values - self.center[self.column]) / self.scale[self.column]
+            alone = np.where(self.lone, alone, 0.0)
+            cost = np.bincount(self.row_group, (left**2).sum(axis=1), self.count)
+            cost = cost + np.bincount(self.group, alone**2, self.count)
+        return State(values, left, slopes, alone, cost)
+
+
+class State(NamedTuple):
+    """Values, and what they leave of all equations, in units of the noise.
+
+    - `left`: of every step, and its `slopes` by what the step reads.
+    - `alone`: of every value that no step leads to, its distance from the mean; 0 for others.
+    - `cost`: the sum of squares of each stretch.
+    """
+
+    values: Float[np.ndarray, "value"]
+    left: Float[np.ndarray, "row dim"]
+    slopes: Float[np.ndarray, "row dim offset dim"]
+    alone: Float[np.ndarray, "value"]
+    cost: Float[np.ndarray, "group"]
+
 
 @dataclasses.dataclass(frozen=True)
 class Path:
@@ -123,66 +193,46 @@ def most_likely(law: Law, problem: Problem, *, draws: int, rng: np.random.Genera
     """Return the most likely path by Gauss-Newton from a first guess, with damping for each gap
     group.
     """
-    p = problem
-    group = stretches(p.unknown, p.part, p.offsets[-1])
-    where = np.full(p.unknown.shape, -1)
-    where[p.unknown] = np.arange(len(group))
-    ids = where[_around(p.rows, p.offsets)]  # [row offset+1 dim]
-    row_group = group[ids.reshape(len(ids), -1).max(axis=1)] if len(ids) else np.zeros(0, int)
-    sample, column = np.nonzero(p.unknown)
-    lone = ~np.isin(sample - 1, p.rows)
-    count = group[-1] + 1 if len(group) else 0
-
-    def residuals(values):
-        x = p.x.copy()
-        x[p.unknown] = values
-        past = x[p.rows[:, None] - np.asarray(p.offsets)[None]]
-        with np.errstate(over="ignore", invalid="ignore"):
-            said, slopes = law(past)
-            left = np.einsum("rij,rj->ri", p.white, x[p.rows + 1] - said)
-            slopes = np.einsum("rij,rjok->riok", p.white, slopes)
-            alone = np.where(lone, (values - p.center[column]) / p.scale[column], 0.0)
-        return left, slopes, alone
-
-    def cost_of(left, alone):
-        with np.errstate(over="ignore", invalid="ignore"):
-            own = np.bincount(row_group, (left**2).sum(axis=1), count)
-            return own + np.bincount(group, alone**2, count)
-
-    unit = 1 / p.scale[column] ** 2
-    values = p.x[p.unknown]
-    left, slopes, alone = residuals(values)
-    cost = cost_of(left, alone)
-    damping = np.full(count, FIRST_DAMPING)
-    settled = ~np.isfinite(cost)
+    p, group = problem, problem.group
+    unit = 1 / p.scale[p.column] ** 2
+    state = p.at(law, p.x[p.unknown])
+    damping, settled = np.full(p.count, FIRST_DAMPING), ~np.isfinite(state.cost)
     steps = 0
     while steps < STEPS and not settled.all():
         steps += 1
-        matrix, right = _equations(p, ids, left, slopes, alone, lone, column, len(group))
-        gram = matrix.T @ matrix
-        move = _solver(gram, damping[group] * unit)(-(matrix.T @ right))
+        matrix, right = _equations(p, state)
+        move = _solver(matrix.T @ matrix, damping[group] * unit)(-(matrix.T @ right))
         move = np.where(settled[group] | ~np.isfinite(move), 0.0, move)
-        tried = residuals(values + move)
-        new = cost_of(tried[0], tried[2])
-        better = np.nan_to_num(new, nan=np.inf) <= cost
-        taken, rows = better[group], better[row_group]
-        far = np.zeros(count)
+        tried = p.at(law, state.values + move)
+        better = np.nan_to_num(tried.cost, nan=np.inf) <= state.cost
+        far = np.zeros(p.count)
         np.maximum.at(far, group, np.abs(move) * np.sqrt(unit))
-        small = (far < SETTLED) | (better & (cost - new <= LEAST_GAIN * cost))
-        values = np.where(taken, values + move, values)
-        left = np.where(rows[:, None], tried[0], left)
-        slopes = np.where(rows[:, None, None, None], tried[1], slopes)
-        alone = np.where(taken, tried[2], alone)
-        cost = np.where(better, new, cost)
+        settled |= far < SETTLED
+        settled |= better & (state.cost - tried.cost <= LEAST_GAIN * state.cost)
+        taken = (better[of] for of in (group, p.row_group, p.row_group, group, slice(None)))
+        state = State(*map(_either, taken, tried, state))
         damping = np.where(better, damping / 10, damping * 10)
-        settled |= small | (damping > MOST_DAMPING)
-    good = settled & np.isfinite(cost)
+        settled |= damping > MOST_DAMPING
     # Equations less what was fitted to them.
-    free = len(p.x[0]) * np.bincount(row_group, minlength=count) - np.bincount(group, ~lone, count)
-    free = np.maximum(free, 1)
-    matrix, _ = _equations(p, ids, left, slopes, alone, lone, column, len(group))
-    errors, drawn = _spread(matrix, group, unit, draws, rng)
-    return Path(values, errors, values[None] + drawn, group, good, cost / free, steps)
+    fitted = np.bincount(group, ~p.lone, p.count)
+    free = np.maximum(p.x.shape[1] * np.bincount(p.row_group, minlength=p.count) - fitted, 1)
+    misfit = state.cost / free
+    errors, drawn = _spread(_equations(p, state)[0], group, unit, draws, rng)
+    strain = np.where(misfit > STRAINED, np.sqrt(misfit), 1.0)[group]
+    return Path(
+        values=state.values,
+        errors=errors * strain,
+        draws=state.values[None] + drawn * strain[None],
+        group=group,
+        settled=settled & np.isfinite(state.cost),
+        misfit=misfit,
+        steps=steps,
+    )
+
+
+def _either(taken: np.ndarray, one: np.ndarray, other: np.ndarray) -> np.ndarray:
+    """Return the rows of one array that are taken, the others of another."""
+    return np.where(taken.reshape(-1, *(1,) * (one.ndim - 1)), one, other)
 
 
 def followed(law: Law, problem: Problem, again: Bool[np.ndarray, "group"]) -> np.ndarray:
@@ -191,12 +241,9 @@ def followed(law: Law, problem: Problem, again: Bool[np.ndarray, "group"]) -> np
     samples.
     """
     p, x = problem, problem.x.copy()
-    group = stretches(p.unknown, p.part, p.offsets[-1])
-    sample = np.nonzero(p.unknown)[0]
-    first = np.full(len(again), len(x))
-    last = np.zeros(len(again), int)
-    np.minimum.at(first, group, sample)
-    np.maximum.at(last, group, sample)
+    first, last = np.full(len(again), len(x)), np.zeros(len(again), int)
+    np.minimum.at(first, p.group, p.sample)
+    np.maximum.at(last, p.group, p.sample)
     again = again & (last - first < FOLLOWED)
     for step in range(int((last - first)[again].max(initial=-1)) + 1):
         now = (first + step)[again & (first + step <= last)]
@@ -222,24 +269,19 @@ def better_of(one: Path, other: Path) -> Path:
     )
 
 
-def _equations(p: Problem, ids, left, slopes, alone, lone, column, n):
+def _equations(p: Problem, state: State):
     """Return a sparse matrix and the right side: steps first, then the prior of unknown values."""
     from scipy.sparse import csr_matrix
 
-    dim = p.x.shape[1]
-    blocks = np.concatenate([-slopes, p.white[:, :, None, :]], axis=2)  # [row dim offset+1 dim]
-    to = np.broadcast_to(ids[:, None], blocks.shape)
-    row = np.broadcast_to(np.arange(len(ids) * dim).reshape(len(ids), dim, 1, 1), blocks.shape)
-    used = (to >= 0) & np.isfinite(blocks)
-    held = np.flatnonzero(lone)
-    first = len(ids) * dim
-    entries = np.concatenate([blocks[used], 1 / p.scale[column[held]]])
-    place = (
-        np.concatenate([row[used], first + np.arange(len(held))]),
-        np.concatenate([to[used], held]),
-    )
-    matrix = csr_matrix((entries, place), shape=(first + len(held), n))
-    return matrix, np.concatenate([np.nan_to_num(left).ravel(), np.nan_to_num(alone[held])])
+    blocks = np.concatenate([-state.slopes, p.white[:, :, None, :]], axis=2)  # of steps
+    to = np.broadcast_to(p.read[:, None], blocks.shape)
+    row = np.broadcast_to(np.arange(state.left.size).reshape(*state.left.shape, 1, 1), blocks.shape)
+    used, held = (to >= 0) & np.isfinite(blocks), np.flatnonzero(p.lone)
+    entries = np.concatenate([blocks[used], 1 / p.scale[p.column[held]]])
+    rows = np.concatenate([row[used], state.left.size + np.arange(len(held))])
+    columns, shape = np.concatenate([to[used], held]), (state.left.size + len(held), len(p.group))
+    matrix = csr_matrix((entries, (rows, columns)), shape=shape)
+    return matrix, np.nan_to_num(np.concatenate([state.left.ravel(), state.alone[held]]))
 
 
 def _solver(gram, more) -> Callable[[np.ndarray], np.ndarray]:
@@ -272,13 +314,6 @@ def _spread(matrix, group, unit, draws: int, rng) -> tuple[np.ndarray, np.ndarra
             errors[own] = solve(np.ascontiguousarray(matrix.T @ several)).std(axis=1)[own]
     drawn = [solve(matrix.T @ rng.normal(size=matrix.shape[0])) for _ in range(draws)]
     return errors, np.array(drawn).reshape(draws, len(group))
-
-
-def diverged(values: Any, group, low: Any, high: Any) -> np.ndarray:
-    """Return which values lie in gap groups that left the range of the data by over its width."""
-    far = ~np.isfinite(values) | (values < 2 * low - high) | (values > 2 * high - low)
-    count = group[-1] + 1 if len(group) else 0
-    return np.bincount(group, far, count)[group] > 0
 
 
 # ---- of a discovery ----
@@ -405,7 +440,7 @@ def impute(
     lengths = [len(x) for x in start]
     part = np.repeat(np.arange(len(lengths)), lengths)
     inside = np.concatenate(base.mask) if base.mask else np.ones(len(part), bool)
-    unknown, left = _looked_for(gone, inside)
+    unknown, left = _looked_for(gone, inside, part)
     plain = np.concatenate([np.asarray(x, np.float64) for x in base.values])
     x = np.where(unknown, np.concatenate(start), plain)
     steps = make_steps(found, ensemble, no_change(1, x.shape[1]), [-1], found.lags[-1] + 2)
@@ -418,16 +453,13 @@ def impute(
     known = np.where(unknown, np.nan, x)
     path = _found(problem, ensemble, law, draws + 1, rng)
     low, high = np.nanmin(known, axis=0), np.nanmax(known, axis=0)
-    strain = np.where(path.misfit > STRAINED, np.sqrt(path.misfit), 1.0)[path.group]
-    path = dataclasses.replace(
-        path,
-        errors=path.errors * strain,
-        draws=path.values[None] + (path.draws - path.values[None]) * strain[None],
+    # What leaves the range of the data by more than its width has diverged.
+    far = (
+        np.abs(path.values - (low + high)[problem.column] / 2) > 1.5 * (high - low)[problem.column]
     )
-    column = np.nonzero(unknown)[1]
-    bad = diverged(path.values, path.group, low[column], high[column])
-    bad |= ~path.settled[path.group] | ~(path.misfit[path.group] < MISFIT)
-    return _made(base, problem, path, bad, lengths, before, left & np.isnan(plain))
+    failed = ~path.settled | ~(path.misfit < MISFIT)
+    failed[path.group[far | ~np.isfinite(path.values)]] = True
+    return _made(base, problem, path, failed, lengths, before, left & np.isnan(plain))
 
 
 def missing(samples: Samples) -> bool:
@@ -451,16 +483,13 @@ def _guess(x: np.ndarray) -> np.ndarray:
     return np.where(np.isnan(x).all(axis=0)[None], np.nan, bridged(x))
 
 
-def _looked_for(gone, inside) -> tuple[np.ndarray, np.ndarray]:
+def _looked_for(gone, inside, part) -> tuple[np.ndarray, np.ndarray]:
     """Return the values to estimate, and missing ones that are left: those of variables of which a
     recording has none, and those whose step begins outside the mask.
     """
-    nothing = np.concatenate([np.broadcast_to(g.all(axis=0), g.shape) for g in gone])
-    first = np.cumsum([0, *(len(g) for g in gone[:-1])])
-    own = np.concatenate([inside[:1], inside[:-1]])
-    own[first] = inside[first]
-    missing = np.concatenate(gone)
-    unknown = missing & ~nothing & own[:, None]
+    missing, nothing = np.concatenate(gone), np.stack([g.all(axis=0) for g in gone])[part]
+    led_to = np.where(np.diff(part, prepend=-1) == 0, np.roll(inside, 1), inside)
+    unknown = missing & ~nothing & led_to[:, None]
     return unknown, missing & ~unknown
 
 
@@ -500,17 +529,12 @@ def _found(problem: Problem, ensemble: Ensemble, law, draws: int, rng) -> Path:
 def _law(steps: Steps, past: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return values and derivatives of the step of many rows, in batches of one shape."""
     n, dim = len(past), past.shape[2]
-    padded = np.zeros((-(-n // ROWS) * ROWS, *past.shape[1:]))
-    padded[:n] = past
-    parts = [
-        _linearised(steps, in_precision(steps.members, padded[b : b + ROWS]))
-        for b in range(0, len(padded), ROWS)
-    ]
-    value, slope = np.zeros((0, dim)), np.zeros((0, dim, *past.shape[1:]))
-    if parts:
-        value, slope = (np.concatenate([np.asarray(a, np.float64) for a in z])
-                        for z in zip(*parts, strict=True))  # fmt: skip
-    return value[:n], slope[:n]
+    value, slope = np.zeros((n, dim)), np.zeros((n, dim, *past.shape[1:]))
+    for own in (slice(first, first + ROWS) for first in range(0, n, ROWS)):
+        spare = [(0, ROWS - len(past[own])), (0, 0), (0, 0)]
+        rows = in_precision(steps.members, np.pad(past[own], spare))
+        value[own], slope[own] = (np.asarray(a)[: len(past[own])] for a in _linearised(steps, rows))
+    return value, slope
 
 
 @eqx.filter_jit
@@ -531,27 +555,25 @@ def _linearised(steps: Steps, past: Float[Array, "row offset dim"]) -> tuple[Arr
 # ---- what comes of it ----
 
 
-def _made(base: Samples, p: Problem, path: Path, bad, lengths, before, left) -> Imputed:
-    ends = np.cumsum(lengths)[:-1]
-    cut = lambda a: np.split(a, ends)  # noqa: E731
-
+def _made(base: Samples, p: Problem, path: Path, failed, lengths, before, left) -> Imputed:
+    """Return what comes of a path that holds but for some stretches that `failed`."""
+    ends, bad = np.cumsum(lengths)[:-1], failed[path.group]
     plain = np.concatenate([np.asarray(x, np.float64) for x in base.values])
 
-    def whole(values):
-        """Return all values, unchanged where none was found."""
-        out = plain.copy()
-        out[p.unknown] = np.where(bad, plain[p.unknown], values)
-        return cut(out)
+    def whole(values, otherwise=plain):
+        """Return all values of every recording, others where none was found."""
+        out = otherwise.copy()
+        out[p.unknown] = np.where(bad, out[p.unknown], values)
+        return np.split(out, ends)
 
     most, drawn = whole(path.values), [whole(d) for d in path.draws]
-    table = _table(p, path, bad, np.concatenate([[0], ends]))
-    column = np.nonzero(p.unknown)[1]
+    table = _table(p, path, failed, np.concatenate([[0], ends]))
     earlier = p.x if before is None else np.concatenate(before.estimates)
-    change = (path.values - earlier[p.unknown]) / p.scale[column]
+    change = (path.values - earlier[p.unknown]) / p.scale[p.column]
     change = change[~bad & np.isfinite(change)]
     moved = float(np.sqrt(np.mean(change**2))) if len(change) else 0.0
-    count, of = int((~bad).sum()), sum(x.size for x in base.values)
-    columns = np.unique(column[~bad])
+    count, of = int((~bad).sum()), plain.size
+    columns = np.unique(p.column[~bad])
     still = sum(int(np.isnan(x).sum()) for x in most)
     text = (
         f"{count} values that were not measured ({named(base, columns)}) are estimated by the "
@@ -562,20 +584,15 @@ def _made(base: Samples, p: Problem, path: Path, bad, lengths, before, left) -> 
     )
     changes = {"values": tuple(drawn[0])}
     complete = treated(base, IMPUTE, text, count / of, columns, changes) if count else base
-    errors = np.full(p.x.shape, np.nan)
-    errors[p.unknown] = np.where(bad, np.nan, path.errors)
-    plain, up, down = (
-        _measured(base, values)
-        for values in (most, *([m + s * e for m, e in zip(most, cut(errors), strict=True)]
-                               for s in (1, -1)))
-    )  # fmt: skip
-    spread = tuple(
+    up, down = (_measured(base, whole(path.values + s * path.errors)).values for s in (1, -1))
+    estimated = whole(path.errors, np.full(p.x.shape, np.nan))
+    errors = tuple(
         np.where(np.isfinite(e), (a - b) / 2, np.nan)
-        for a, b, e in zip(up.values, down.values, cut(errors), strict=True)
+        for a, b, e in zip(up, down, estimated, strict=True)
     )
     return Imputed(
-        samples=plain,
-        errors=spread,
+        samples=_measured(base, most),
+        errors=errors,
         draws=tuple(_measured(base, d) for d in drawn[1:]),
         table=table,
         moved=moved,
@@ -598,14 +615,13 @@ def _measured(base: Samples, values) -> Samples:
     return dataclasses.replace(base, values=tuple(new), treatments=())
 
 
-def _table(p: Problem, path: Path, bad, starts) -> tuple:
-    sample = np.nonzero(p.unknown)[0]
+def _table(p: Problem, path: Path, failed, starts) -> tuple:
     rows = []
     for number, misfit in enumerate(path.misfit):
-        own = path.group == number
-        part = int(p.part[sample[own][0]])
-        first, last = (int(sample[own][i] - starts[part]) for i in (0, -1))
-        rows.append((part, first, last, int(own.sum()), not bad[own][0], float(misfit)))
+        sample = p.sample[path.group == number]
+        part = int(p.part[sample[0]])
+        first, last = (int(sample[i] - starts[part]) for i in (0, -1))
+        rows.append((part, first, last, len(sample), not failed[number], float(misfit)))
     return tuple(rows)
 
 

@@ -12,21 +12,21 @@ from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from .._checks import check_key, check_real_array, check_whole, is_traced, refusal, shown
 from .._types import Checked, namespace_of
-from ._arguments import inputs_of, mapping, read_span, series, variable
+from ._arguments import inputs_of, kept_lags, mapping, read_span, series, variable
 from ._ensemble import Ensemble
 from ._forecast import (
-    Ends,
     Level,
+    Origin,
     by_time,
     divergence_note,
     known_inputs,
     level_of,
-    newest,
     path_quantile,
+    range_of,
     read_history,
     times_of,
 )
-from ._parametric_bootstrap import spread_by_echoes
+from ._left_out import spread_by_echoes
 from ._simulate import Change, Edits, check_memory, learned_paths, no_change, with_column
 
 # Share of resamples below which an edge is called unsupported.
@@ -170,33 +170,34 @@ class WithInterventions:
         when = (np.arange(steps + 1) >= begin) & (np.arange(steps + 1) < end)
         edits, cuts = _edits(self, cut, scale, delay)
         need = int(self.lags[-1]) + 1 if edits is None else int(np.max(edits.at)) + 1
-        past, notes, ends = read_history(self, history, need)
-        ts = ends.after(np.arange(steps + 1))
-        level = ends.level(self, ts)
+        origin, later = read_history(self, history, need), np.arange(1, steps + 1)
+        level = origin.level(np.arange(steps + 1))
         plain, told = known_inputs(self, no_change(steps, len(self.names)), inputs, level)
         change = dataclasses.replace(plain, active=when, edits=edits)
-        change, acted = _change(self, change, values, shift, when, ends, level)
+        change, acted = _setting(self, change, values, when, origin, level)
+        change, shifted, about = _shifting(self, change, shift, when, acted)
+        acted += shifted
         if not acted and edits is None:
             raise ValueError(
                 "intervene needs something to do: values to set, shift=, cut=, scale= or delay=."
             )
-        given = (newest(self, past, need), paths, key)
+        given = (origin.newest(need), paths, key)
         baseline, first = learned_paths(self, ensemble, plain, *given)
         changed, second = learned_paths(self, ensemble, change, *given)
         _check_set(self, change, changed, acted)
         notes = (
-            *notes, *told, *_said_of_shift(level, shift, self),
+            *origin.notes, *told, *about,
             *_notes(self, ensemble, acted, cuts, change, when, baseline, changed),
             *divergence_note(first | second),
         )  # fmt: skip
-        level = ends.level(self, ts[1:])
+        level, diverged = origin.level(later), first | second
         baseline, changed = level.outside(baseline), level.outside(changed)
-        diverged, given = first | second, (self.names, self.time_unit, notes, ends.start)
-        return Intervention(ts[1:], baseline, changed, diverged, *given)
+        about = (self.names, self.time_unit, notes, origin.start)
+        return Intervention(origin.after(later), baseline, changed, diverged, *about)
 
 
-def _change(found, change: Change, values, shift, when, ends: Ends, level: Level):
-    """Return the change to make, and the variables it acts on."""
+def _setting(found, change: Change, values, when, origin: Origin, level: Level):
+    """Return a change that also sets variables, and which ones."""
     steps, rules, acted = len(when) - 1, {}, []
     for name, given in mapping(values, "the first argument", "variables to values").items():
         i = variable(name, found, "a variable to set")
@@ -206,17 +207,33 @@ def _change(found, change: Change, values, shift, when, ends: Ends, level: Level
         else:
             given = level.series(i, given, f"the value of {name}", steps)
         change = change.setting(i, when, given)
-    offset = None
-    for name, given in mapping(shift, "shift", "variables to amounts").items():
+    rule = _together(rules, origin, level, when) if rules else None
+    return dataclasses.replace(change, rule=rule), acted
+
+
+def _shifting(found, change: Change, shift, when, already: list[int]):
+    """Return a change that also shifts variables, which ones, and notes on those that are
+    transformed, whose transformed values are shifted.
+    """
+    offset, notes = np.zeros(change.value.shape), []
+    shifted: list[int] = []
+    for name, amount in mapping(shift, "shift", "variables to amounts").items():
         i = variable(name, found, "a variable to shift")
-        if i in acted:
+        if i in already + shifted:
             raise ValueError(f"{found.names[i]} is set, so shifting it as well means nothing.")
-        acted.append(i)
-        offset = np.zeros(change.value.shape) if offset is None else offset
-        amount = series(given, f"the shift of {name}", steps)
-        offset = with_column(offset, i, namespace_of(amount).where(when, amount, 0))
-    rule = _together(rules, ends, level, when) if rules else None
-    return dataclasses.replace(change, shift=offset, rule=rule), acted
+        shifted.append(i)
+        new = series(amount, f"the shift of {name}", len(when) - 1)
+        offset = with_column(offset, i, namespace_of(new).where(when, new, 0))
+        kind = found.samples.transform.get(found.names[i])
+        about = f"the shift of {found.names[i]} is one of its"
+        if kind == "ranks":
+            notes.append(f"{about} normal scores")
+        elif kind == "log" and not is_traced(amount) and np.ndim(amount) == 0:
+            factor = float(np.exp(np.asarray(amount, float)))
+            notes.append(f"{about} logarithm: others see it multiplied by {factor:.4g}")
+        elif kind == "log":
+            notes.append(f"{about} logarithm, a factor")
+    return dataclasses.replace(change, shift=offset if shifted else None), shifted, notes
 
 
 def _rule(function: Any, name: str):
@@ -237,7 +254,7 @@ def _rule(function: Any, name: str):
     return (lambda t, x: function(t)) if count == 1 else function
 
 
-def _together(rules, ends, level, when):
+def _together(rules, origin, level, when):
     """Return all functions as one, of states in measured units; where they are not active, values
     set before stay.
     """
@@ -245,7 +262,7 @@ def _together(rules, ends, level, when):
     def rule(k, state, value):
         here = level.at(k)
         state = here.outside(state)
-        t = ends.after(jnp.asarray(k, value.dtype))
+        t = origin.after(jnp.asarray(k, value.dtype))
         for i, function in rules.items():
             new = jax.vmap(lambda x, f=function: jnp.asarray(f(t, x), x.dtype).reshape(()))
             new = here.one_inside(i, new(state))
@@ -266,37 +283,35 @@ def _edits(found, cut, scale, delay) -> tuple[Edits | None, list[tuple[int, int,
     delay = mapping(delay, "delay", "edges such as ('x', 'y') to lags in samples")
     if not (cut or scale or delay):
         return None, []
-    dim, n_lags = len(found.names), len(found.lags)
-    at = np.broadcast_to(np.asarray(found.lags)[None, :, None], (dim, n_lags, dim)).copy()
-    closed, touched = np.zeros(at.shape, bool), []
-    for edge in cut:
-        for i, j, a in _edge(found, edge, "cut"):
-            closed[j, inputs_of(found, i, j, a), i] = True
-            touched.append((i, j, a))
-    for edge, new in delay.items():
-        places = _edge(found, edge, "delay")
-        if len(places) > 1:
+    dim = len(found.names)
+    at = np.tile(np.asarray(found.lags)[None, :, None], (dim, 1, dim))
+    closed, scaled, factors, touched = np.zeros(at.shape, bool), [], [], []
+
+    def inputs(edge, name):
+        """Return the inputs of an edge, bool `[target lag source]`."""
+        places, mask = _edge(found, edge, name), np.zeros(at.shape, bool)
+        if name == "delay" and len(places) > 1:
             raise ValueError(
                 f"{_said(edge)} is kept at lags {', '.join(str(found.lags[a]) for *_, a in places)}"
                 "; say which one gets the new delay, as (source, target, lag)."
             )
-        ((i, j, a),) = places
-        inputs = inputs_of(found, i, j, a)
-        at[j, inputs, i] = read_span(new, found, f"the delay of {_said(edge)}", least=0)
-        touched.append((i, j, a))
-    scaled, factors = [], []
+        for i, j, a in places:
+            mask[j, inputs_of(found, i, j, a), i] = True
+        touched.extend(places)
+        return mask
+
+    for edge in cut:
+        closed |= inputs(edge, "cut")
+    for edge, new in delay.items():
+        mask = inputs(edge, "delay")
+        at[mask] = read_span(new, found, f"the delay of {_said(edge)}", least=0)
     for edge, factor in scale.items():
         check_real_array(factor, f"the factor of {_said(edge)}", "one number", finite=True)
-        mask = np.zeros(at.shape, bool)
-        for i, j, a in _edge(found, edge, "scale"):
-            mask[j, inputs_of(found, i, j, a), i] = True
-            touched.append((i, j, a))
-        scaled.append(mask)
+        scaled.append(inputs(edge, "scale"))
         factors.append(factor)
     dtype = found.model.dt.dtype
-    factors = jnp.stack([jnp.asarray(f, dtype) for f in factors]) if factors else jnp.zeros(0)
-    scaled = np.stack(scaled) if scaled else np.zeros((0, *at.shape), bool)
-    return Edits(at, closed, scaled, jnp.asarray(factors, dtype)), touched
+    factors = jnp.stack([jnp.zeros((), dtype), *(jnp.asarray(f, dtype) for f in factors)])[1:]
+    return Edits(at, closed, np.reshape(scaled, (-1, *at.shape)).astype(bool), factors), touched
 
 
 def _said(edge: Any) -> str:
@@ -308,16 +323,9 @@ def _edge(found, edge: Any, name: str) -> list[tuple[int, int, int]]:
     if not isinstance(edge, tuple | list) or len(edge) not in (2, 3):
         raise refusal(name, "of edges (source, target) or (source, target, lag)", edge)
     i, j = (variable(v, found, f"an edge of {name}") for v in edge[:2])
-    kept = [int(a) for a in np.flatnonzero(found.graph[i, j])]
-    if len(edge) == 3:
-        kept = [a for a in kept if found.lags[a] == edge[2]]
-    if not kept:
-        raise ValueError(
-            f"{name}: {_said(edge)} is no edge of the graph"
-            + (f" at lag {edge[2]}" if len(edge) == 3 else "")
-            + ", so nothing would change."
-        )
-    return [(i, j, a) for a in kept]
+    lag = edge[2] if len(edge) == 3 else None
+    kept = kept_lags(found, i, j, lag, "lag", f"{name}= would change nothing")
+    return [(i, j, int(a)) for a in kept]
 
 
 def _check_set(found, change: Change, changed, acted) -> None:
@@ -326,79 +334,52 @@ def _check_set(found, change: Change, changed, acted) -> None:
         return
     for i in acted:
         if not bool(jnp.isfinite(changed[..., i]).all()):
-            kind = level_of(found).kind(i)
-            expected = "values above 0, as its logarithm is read" if kind == "log" else "numbers"
+            logarithm = found.samples.transform.get(found.names[i]) == "log"
+            expected = "values above 0, as its logarithm is read" if logarithm else "numbers"
             raise ValueError(
                 f"the function for the value of {found.names[i]} must return {expected}; on some "
                 "path it did not."
             )
 
 
-def _said_of_shift(level, shift, found) -> list[str]:
-    """Return a note on a shift of a transformed variable: it shifts the transformed values."""
-    notes = []
-    for name, amount in mapping(shift, "shift", "variables to amounts").items():
-        i = variable(name, found, "a variable to shift")
-        kind = level.kind(i)
-        if kind == "ranks":
-            notes.append(f"the shift of {found.names[i]} is one of its normal scores")
-        elif kind == "log" and not is_traced(amount) and np.ndim(amount) == 0:
-            factor = float(np.exp(np.asarray(amount, float)))
-            notes.append(
-                f"the shift of {found.names[i]} is one of its logarithm: others see it multiplied "
-                f"by {factor:.4g}"
-            )
-        elif kind == "log":
-            notes.append(f"the shift of {found.names[i]} is one of its logarithm, a factor")
-    return notes
-
-
-def _notes(found, ensemble, acted, cuts, change, when, baseline, changed) -> list[str]:
+def _notes(found, ensemble, acted, touched, change, when, baseline, changed) -> list[str]:
+    """Return notes on what the answer rests on: weak edges, extrapolation, hidden drivers."""
     if is_traced(baseline, changed, change.value):
         return []
-    names, notes = found.names, []
-    for i, j, a in _weak(found, ensemble, acted, cuts):
-        notes.append(
-            f"rests on {names[i]} -> {names[j]} at lag {found.lags[a]}, an edge that only "
-            f"{ensemble.share[i, j, a]:.0%} of the resamples contain."
-        )
-    seen = np.concatenate([np.asarray(v, float) for v in found.samples.values])
-    low, high = np.nanmin(seen, axis=0), np.nanmax(seen, axis=0)
+    names = found.names
+    notes = [
+        f"rests on {names[i]} -> {names[j]} at lag {found.lags[a]}, an edge that only "
+        f"{ensemble.share[i, j, a]:.0%} of the resamples contain."
+        for i, j, a in _weak(found, ensemble, acted, touched)
+    ]
+    low, high = range_of(found)
     ends = level_of(found).outside(np.stack([low, high]))
-    outside = [
+    before, after = (
         np.mean((np.asarray(p) < low) | (np.asarray(p) > high), axis=0)[when[1:]].mean(axis=0)
         for p in (baseline, changed)
-    ]
-    for i in np.flatnonzero(outside[1] > outside[0] + OUTSIDE):
+    )
+    for i in np.flatnonzero(after > before + OUTSIDE):
         notes.append(
             f"{names[i]} is outside the range of the data, {ends[0, i]:.4g} to {ends[1, i]:.4g}, "
-            f"in {outside[1][i]:.0%} of the times and paths ({outside[0][i]:.0%} without the "
+            f"in {after[i]:.0%} of the times and paths ({before[i]:.0%} without the "
             "change): there the drift is an extrapolation."
         )
-    notes += _hidden(found, ensemble)
+    # Residuals with memory point to an unmeasured driver.
+    if hidden := [n for n, m in zip(names, ensemble.noise.memory, strict=True) if m > MEMORY]:
+        notes.append(
+            f"what the drift of {', '.join(hidden)} leaves unexplained persists from sample to "
+            "sample: a driver may be hidden, and the change could act through it differently."
+        )
     return notes
 
 
 def _weak(found, ensemble, acted, touched) -> list[tuple[int, ...]]:
     """Return the kept edges along which the change spreads and that too few resamples contain."""
-    reached, frontier = set(acted) | {j for _, j, _ in touched}, None
-    while frontier != reached:
-        frontier = set(reached)
-        reached |= {int(j) for i in frontier for j in np.flatnonzero(found.graph[i].any(axis=1))}
+    reached = set(acted) | {j for _, j, _ in touched}
+    for _ in found.names:
+        reached |= {int(j) for i in reached for j in np.flatnonzero(found.graph[i].any(axis=1))}
     edges = {tuple(map(int, e)) for e in np.argwhere(found.graph) if int(e[0]) in reached}
     # What is set no longer listens.
     edges = {e for e in edges | set(touched) if e[1] not in acted or e in touched}
     weak = [e for e in edges if not ensemble.share[e] >= UNSUPPORTED]
     return sorted(weak, key=lambda e: ensemble.share[e])[:5]
-
-
-def _hidden(found, ensemble) -> list[str]:
-    """Return a note on residuals with memory, which point to an unmeasured driver."""
-    memory = ensemble.noise.memory
-    names = [n for n, m in zip(found.names, memory, strict=True) if m > MEMORY]
-    if not names:
-        return []
-    return [
-        f"what the drift of {', '.join(names)} leaves unexplained persists from sample to sample: "
-        "a driver may be hidden, and the change could act through it differently."
-    ]

@@ -11,43 +11,46 @@ from typing import Any
 
 import jax
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 
 from ..samples._samples import Samples
 from ..simulate._problem import lagrange_weights
 
 MOST_ROWS = 20_000
-# Nodes of the cubic; and parts of a step of "flow", each of the classical method of Runge and
-# Kutta, of fourth order. One part is too coarse where the present moves far within a step; four
-# gave what two give on every delayed system tried.
-NODES, PARTS = 4, 2
+# Nodes of the cubic.
+NODES = 4
+# Stages of a step: where in it the drift is asked, how far along this rate the next stage lies, the
+# weight of the rate, and whether the next stage begins anew from what has been gone so far.
 # "heun": the mean of the rates at both ends, the present at the end predicted. "map": the rate at
 # the start, which is all that a map reads. "flow": finer than the sampling, the past read between
-# samples.
-# Stages of a step, or of a part: where in it the drift is asked, how far along this rate the next
-# stage lies, and weight of the rate.
+# samples: two parts, each of the classical method of Runge and Kutta, of fourth order. One part is
+# too coarse where the present moves far within a step; four gave what two give on every delayed
+# system tried.
+_RUNGE_KUTTA = (
+    (0.0, 0.5, 1 / 6, 0.0),
+    (0.5, 0.5, 1 / 3, 0.0),
+    (0.5, 1.0, 1 / 3, 0.0),
+    (1.0, 0.0, 1 / 6, 1.0),
+)
 _STAGES = {
-    "heun": ((0.0, 1.0, 1 / 2), (1.0, 0.0, 1 / 2)),
-    "map": ((0.0, 0.0, 1.0),),
-    "flow": ((0.0, 0.5, 1 / 6), (0.5, 0.5, 1 / 3), (0.5, 1.0, 1 / 3), (1.0, 0.0, 1 / 6)),
+    "heun": ((0.0, 1.0, 1 / 2, 0.0), (1.0, 0.0, 1 / 2, 1.0)),
+    "map": ((0.0, 0.0, 1.0, 1.0),),
+    "flow": tuple(
+        ((part + time) / 2, on / 2, weight / 2, anew)
+        for part in (0, 1)
+        for time, on, weight, anew in _RUNGE_KUTTA
+    ),
 }
 KINDS = tuple(_STAGES)
-# Shares of a step between its ends at which its stages ask for the past.
-WITHIN = (0.25, 0.5, 0.75)
+# Shares of a step after its start at which its stages ask for the past, and those at which a mean
+# over the step is taken, with their weights in it.
+SHARES = (0.0, 0.25, 0.5, 0.75, 1.0)
+_MEANS = {
+    "heun": ((0.0, 1.0), (1 / 2, 1 / 2)),
+    "map": ((0.0,), (1.0,)),
+    "flow": ((0.0, 0.5, 1.0), (1 / 6, 2 / 3, 1 / 6)),
+}
 Drift = Callable[[np.ndarray], np.ndarray]
-
-
-def stages(step: str) -> Float[np.ndarray, "stage 4"]:
-    """Return the stages of a whole step: time of the rate, distance to the state of the next stage,
-    weight of the rate, and whether a part ends with it; times and lengths in steps.
-    """
-    part, parts = _STAGES[step], PARTS if step == "flow" else 1
-    table = [
-        ((k + time) / parts, on / parts, weight / parts, float(last == len(part) - 1))
-        for k in range(parts)
-        for last, (time, on, weight) in enumerate(part)
-    ]
-    return np.array(table)
 
 
 def nodes(place: Any, newest: Any, xp: Any, count: int = NODES) -> Any:
@@ -66,23 +69,24 @@ def weights(place: Any, first: Any, s: Any, count: int = NODES) -> list:
 class Rows:
     """The pairs of neighbouring samples with the past that a step from one to the next reads.
 
-    - `start`: states at the lags, seen from sample k, `[row lag dim]`.
-    - `end`: the same seen from sample k + 1, except that the present is for the caller to predict.
+    - `past`: states at the lags, seen from each of the `SHARES` of the way from sample k to the
+        next, `[row share lag dim]`; the present is for the caller to find.
     - `now`, `next`: samples k and k + 1, `[row dim]`.
     - `position`: k, later trajectories counting on with a gap; ascending.
-    - `between`: states at the lags, seen from a quarter, half and three quarters of the way from
-        sample k to the next, `[row 3 lag dim]`; the present is for the caller to find.
     """
 
-    start: np.ndarray
-    end: np.ndarray
-    now: np.ndarray
-    next: np.ndarray
-    position: np.ndarray
-    between: np.ndarray
+    past: Float[np.ndarray, "row share lag dim"]
+    now: Float[np.ndarray, "row dim"]
+    next: Float[np.ndarray, "row dim"]
+    position: Int[np.ndarray, "row"]
 
     def __len__(self) -> int:
         return len(self.now)
+
+    @property
+    def start(self) -> Float[np.ndarray, "row lag dim"]:
+        """The states at the lags, seen from sample k."""
+        return self.past[:, 0]
 
 
 def step_rows(found: Any) -> Rows:
@@ -100,9 +104,7 @@ def step_rows(found: Any) -> Rows:
         at = np.concatenate([k[:, None] - lags, k[:, None] + 1 - lags, k[:, None] + [0, 1]], axis=1)
         usable = np.isfinite(values[at]).all((1, 2))
         k = k[usable if inside is None else usable & inside[k]]
-        start, end = values[k[:, None] - lags], values[k[:, None] + 1 - lags]
-        between = _between(values, k, lags)
-        parts.append((start, end, values[k], values[k + 1], begin + k, between))
+        parts.append((_pasts(values, k, lags), values[k], values[k + 1], begin + k))
         begin += len(values) + 2 * int(lags[-1]) + 10
     every = -(-sum(len(part[0]) for part in parts) // MOST_ROWS) or 1
     return Rows(*(np.concatenate(part)[::every] for part in zip(*parts, strict=True)))
@@ -120,15 +122,17 @@ def check_regular(samples: Samples) -> None:
         )
 
 
-def _between(values: np.ndarray, k: np.ndarray, lags: np.ndarray) -> np.ndarray:
-    """Return interpolated states at the lags, seen from within steps, `[row 3 lag dim]`; straight
-    lines where the samples around are missing.
+def _pasts(
+    values: Float[np.ndarray, "time dim"], k: Int[np.ndarray, "row"], lags: Int[np.ndarray, "lag"]
+) -> Float[np.ndarray, "row share lag dim"]:
+    """Return states at the lags, seen from within steps; straight lines where the samples around
+    are missing.
     """
     place = k[:, None] - lags[None]
     count = min(NODES, int(lags[-1]) + 1)
     first = nodes(place, k[:, None], np, count)
-    found = np.empty((len(k), len(WITHIN), len(lags), values.shape[1]))
-    for i, s in enumerate(WITHIN):
+    found = np.empty((len(k), len(SHARES), len(lags), values.shape[1]))
+    for i, s in enumerate(SHARES):
         shares = weights(place, first, s, count)
         cubic = sum(w[..., None] * values[first + a] for a, w in enumerate(shares))
         line = (1 - s) * values[place] + s * values[place + 1]
@@ -153,28 +157,24 @@ def lead(
     drift: Drift, rows: Rows, lags: Sequence[int], dt: float, step: str
 ) -> tuple[Quadrature, np.ndarray]:
     """Return the quadrature points of each step, and its mean rate, `[row dim]`."""
-    lags = tuple(lags)
-    past = {0.0: rows.start, 1.0: rows.end} | {s: rows.between[:, i] for i, s in enumerate(WITHIN)}
     # Of several stages at one time the last is the best.
-    states: dict[float, np.ndarray] = {}
+    lags, states = tuple(lags), dict[float, np.ndarray]()
 
-    def at(s):
-        histories = past[s].copy()
+    def at(share):
+        histories = rows.past[:, SHARES.index(share)].copy()
         if 0 in lags:
-            histories[:, lags.index(0)] = states[s]
+            histories[:, lags.index(0)] = states[share]
         return histories
 
-    def rate(s, state):
-        states[float(s)] = state
-        return drift(at(float(s)))
+    def rate(share, state):
+        states[share] = state
+        return drift(at(share))
 
     mean = mean_rate(rate, rows.now, dt, step, np)
-    if step == "map":
-        return Quadrature((at(0.0),), (1.0,)), mean
-    if step != "flow":
-        return Quadrature((at(0.0), at(1.0)), (0.5, 0.5)), mean
-    states[1.0] = rows.now + dt * mean
-    return Quadrature((at(0.0), at(0.5), at(1.0)), (1 / 6, 2 / 3, 1 / 6)), mean
+    if step == "flow":
+        states[1.0] = rows.now + dt * mean
+    shares, weights = _MEANS[step]
+    return Quadrature(tuple(map(at, shares)), weights), mean
 
 
 def mean_rate(rate: Callable, now: Any, dt: Any, step: str, xp: Any) -> Any:
@@ -186,13 +186,13 @@ def mean_rate(rate: Callable, now: Any, dt: Any, step: str, xp: Any) -> Any:
 
     def stage(carry, given):
         begin, state, gone = carry
-        s, on, weight, last = given
+        s, on, weight, anew = given
         slope = rate(s, state)
         gone = gone + dt * weight * slope
-        begin = xp.where(last > 0, now + gone, begin)
+        begin = xp.where(anew > 0, now + gone, begin)
         return (begin, begin + dt * on * slope, gone), None
 
-    carry, table = (now, now, xp.zeros_like(now)), stages(step)
+    carry, table = (now, now, xp.zeros_like(now)), np.array(_STAGES[step])
     if xp is np:
         for row in table:
             carry, _ = stage(carry, row)

@@ -12,7 +12,7 @@ import os
 import sys
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -119,6 +119,19 @@ def samples_read(lags: Any, step: str, newest: int) -> tuple[int, ...]:
     return tuple(sorted(read))
 
 
+class Past(NamedTuple):
+    """The past of a step, for every path, at the samples that it reads.
+
+    - `seen`: states; `left`: the same just before, where a variable jumps.
+    - `shift`: what is added to what others see; `jumps`: where a variable does.
+    """
+
+    seen: Float[Array, "path back dim"]
+    left: Float[Array, "path back dim"]
+    shift: Float[Array, "back dim"]
+    jumps: Bool[Array, "back dim"]
+
+
 class Steps(eqx.Module):
     """The steps of many paths, as an equation of the solver: its drift is the mean rate over one.
 
@@ -145,8 +158,9 @@ class Steps(eqx.Module):
 
     def __call__(self, t: Any, x: Float[Array, "path dim"], lagged: Any, args: Any = None) -> Any:
         """Return the change of a step, as `solve_sdde` asks for it; time in samples."""
-        past = self.past(self.sample(t), jnp.concatenate([x[None], lagged]))
-        return past.now - x + self.members.dt * self.rate(past)
+        k = self.sample(t)
+        past = self.past(k, jnp.concatenate([x[None], lagged]))
+        return past.seen[:, 0] - x + self.members.dt * self.rate(k, past)
 
     def noise(self, t: Any, x: Any, lagged: Any, args: Any = None) -> Float[Array, "path dim dim"]:
         """Return the root of the covariance of a step's noise."""
@@ -171,7 +185,7 @@ class Steps(eqx.Module):
         bound = jnp.clip(jnp.where(jnp.isfinite(state), state, high[None]), low[None], high[None])
         return self.change.hold(k, bound)
 
-    def past(self, k: Any, states: Float[Array, "back path dim"]) -> "Past":
+    def past(self, k: Any, states: Float[Array, "back path dim"]) -> Past:
         """Return the past of a step that begins at sample k."""
         samples, change = k - jnp.asarray(self.back), self.change
         known, at = (samples >= 0)[:, None], jnp.maximum(samples, 0)
@@ -180,28 +194,52 @@ class Steps(eqx.Module):
         shift = jnp.zeros(jumps.shape, states.dtype)
         if change.shift is not None:
             shift = jnp.where(known, jnp.asarray(change.shift)[at], shift)
+        left = jnp.where(jumps[:, None], states, seen)
+        return Past(jnp.moveaxis(seen, 1, 0), jnp.moveaxis(left, 1, 0), shift, jumps)
+
+    def look(self, past: Past, s: Any, state: Any, lag: Any) -> tuple[Any, Any]:
+        """Return states at lags of every source, `[path lag source]`, seen from a share `s` of a
+        step after its start, where the present is `state`; and what is added to what others see,
+        `[lag source]`, which is from a sample on, not before.
+        """
         place = np.zeros(self.back[-1] + 1, int)
         place[list(self.back)] = np.arange(len(self.back))
-        paths = lambda a: jnp.moveaxis(a, 1, 0)  # noqa: E731
-        left = jnp.where(jumps[:, None], states, seen)
-        return Past(paths(seen), paths(left), shift, jumps, jnp.asarray(place), k, self.newest)
 
-    def rate(self, past: "Past") -> Float[Array, "path dim"]:
-        """Return the mean rate over a step."""
-        k, now, change, dt = past.k, past.now, self.change, self.members.dt
-        # What is held on both sides of a step is known within it.
-        held, end = (change.held[k] & change.held[k + 1])[None], now
+        def get(values, back):
+            return values[..., jnp.asarray(place)[back], jnp.arange(values.shape[-1])[None]]
+
+        here, newest = state[:, None], self.newest
+        if newest == 0:
+            return jnp.broadcast_to(here, (len(state), *lag.shape)), get(past.shift, lag)
+        before = get(past.seen, lag)
+        if self.step != "map":
+            before = (1 - s) * before + s * get(past.left, jnp.maximum(lag - 1, 0))
+        if self.step == "flow":
+            count, first_of_two = min(NODES, newest + 1), newest - jnp.maximum(lag, 1)
+            first = nodes(first_of_two, newest, jnp, count)
+            shares = weights(first_of_two.astype(state.dtype), first.astype(state.dtype), s, count)
+            around = [newest - first - a for a in range(count)]
+            cubic = sum(w[None] * get(past.seen, b) for w, b in zip(shares, around, strict=True))
+            jump = jnp.stack([get(past.jumps, b) for b in around[1:]]).any(axis=0)
+            before = jnp.where(jump[None], before, cubic)
+        return jnp.where((lag == 0)[None], here, before), get(past.shift, lag)
+
+    def rate(self, k: Any, past: Past) -> Float[Array, "path dim"]:
+        """Return the mean rate over a step that begins at sample k."""
+        now, change, dt = past.seen[:, 0], self.change, self.members.dt
+        at_start = partial(self.look, past, 0.0, now)
+        if self.step == "map":
+            return self._drift(k, at_start)
+        ahead = now
         if self.step == "flow" and change.rule is not None:
-            end = now + dt * self._drift(k, partial(past.within, 0.0, now))
-        end = change.hold(k + 1, end)
+            ahead = now + dt * self._drift(k, at_start)
+        # What is held on both sides of a step is known within it.
+        held, fixed = (change.held[k] & change.held[k + 1])[None], change.hold(k + 1, ahead)
 
         def rate(s, state):
-            if self.step == "flow":
-                state = jnp.where(held, now + s * (end - now), state)
-                return self._drift(k, partial(past.within, s, state))
-            free = (s == 0) | change.taken[k + 1][None]
-            state = jnp.where(free, state, change.hold(k + 1, state))
-            return self._drift(k, partial(past.at_end_if, s > 0, state))
+            end = fixed if self.step == "flow" else change.hold(k + 1, state)
+            state = jnp.where(held, now + s * (end - now), state)
+            return self._drift(k, partial(self.look, past, s, state))
 
         return mean_rate(rate, now, dt, self.step, jnp)
 
@@ -217,10 +255,10 @@ class Steps(eqx.Module):
 
         def rate(target):
             """Return the rate of a target, which reads others shifted and some inputs changed."""
+            others = (jnp.arange(dim) != target)[None]
 
             def of(at, cut):
                 z, shift = look(at)
-                others = (jnp.arange(dim) != target)[None]
                 z = z + jnp.where(others, shift, 0)[None]
                 z = jnp.where(cut[None], center[None, None], z)
                 return self.members.each(z)[:, target]
@@ -228,75 +266,17 @@ class Steps(eqx.Module):
             plain = of(lags, jnp.zeros(lags.shape, bool))
             if edits is None:
                 return plain
-            at, cut = (jnp.asarray(part)[target] for part in (edits.at, edits.cut))
-            base = of(at, cut)
-
-            def scaled(mask, factor):
-                # The rate without the input, which is the same as `base` for other targets.
-                return (factor - 1) * (base - of(at, cut | mask[target]))
-
-            total = base
-            if edits.scaled.shape[0]:
-                total = base + jnp.sum(jax.vmap(scaled)(edits.scaled, edits.factor), axis=0)
+            at, cut, scaled = jnp.asarray(edits.at), jnp.asarray(edits.cut), edits.scaled
+            at, cut = at[target], cut[target]
+            total = base = of(at, cut)
+            if len(scaled):
+                # The rates without each input, which are the same as `base` for other targets.
+                without = jax.vmap(lambda mask: of(at, cut | mask[target]))(jnp.asarray(scaled))
+                more = (edits.factor - 1)[:, None] * (base[None] - without)
+                total = base + jnp.sum(more, axis=0)
             return jnp.where(self.change.active[k], total, plain)
 
         return jax.vmap(rate, out_axes=1)(jnp.arange(dim))
-
-
-class Past(eqx.Module):
-    """The past of a step, for every path: what the drift reads, at lags of every source,
-    `[lag source]`, and what is added to what others see.
-
-    - `seen`: states, `[path back dim]`; `left`: the same just before, where a variable jumps.
-    - `shift`: `[back dim]`; `jumps`: where a variable does.
-    - `place`: of each sample, counted back, in these arrays.
-    - `k`: sample at which the step begins.
-    """
-
-    seen: Float[Array, "path back dim"]
-    left: Float[Array, "path back dim"]
-    shift: Float[Array, "back dim"]
-    jumps: Bool[Array, "back dim"]
-    place: Int[Array, "sample"]
-    k: Int[Array, ""]
-    newest: int = eqx.field(static=True)
-
-    @property
-    def now(self) -> Float[Array, "path dim"]:
-        """The present."""
-        return self.seen[:, 0]
-
-    def _get(self, values: Any, back: Any) -> Any:
-        return values[..., self.place[back], jnp.arange(values.shape[-1])[None]]
-
-    def at_end_if(self, end: Any, state: Any, lag: Any) -> tuple[Any, Any]:
-        """Return states seen from the start of a step, or from its end, where the present is
-        `state`; what others see shifted is shifted from a sample on, not before.
-        """
-        past = jnp.where(
-            end, self._get(self.left, jnp.maximum(lag - 1, 0)), self._get(self.seen, lag)
-        )
-        return jnp.where((lag == 0)[None], state[:, None], past), self._get(self.shift, lag)
-
-    def within(self, s: Any, state: Any, lag: Any) -> tuple[Any, Any]:
-        """Return states seen from a share `s` of a step after its start, where the present is
-        `state`.
-        """
-        newest, shift = self.newest, self._get(self.shift, lag)
-        here = jnp.broadcast_to(state[:, None], (len(state), *lag.shape))
-        if newest == 0:
-            return here, shift
-        count = min(NODES, newest + 1)
-        place = jnp.minimum(newest - lag, newest - 1)
-        first = nodes(place, newest, jnp, count)
-        place_, first_ = (a.astype(state.dtype) for a in (place, first))
-        shares = weights(place_, first_, s, count)
-        around = [newest - first - a for a in range(count)]
-        cubic = sum(w[None] * self._get(self.seen, b) for w, b in zip(shares, around, strict=True))
-        jump = jnp.stack([self._get(self.jumps, b) for b in around[1:]]).any(axis=0)
-        low, high = self._get(self.seen, newest - place), self._get(self.left, newest - place - 1)
-        before = jnp.where(jump[None], (1 - s) * low + s * high, cubic)
-        return jnp.where((lag == 0)[None], here, before), shift
 
 
 def simulate(

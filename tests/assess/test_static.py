@@ -24,6 +24,17 @@ def test_a_product_and_a_sum_are_functions_of_others_and_their_terms_are_not():
     assert told(made) == [False, False, False, True]
 
 
+def test_what_is_computed_from_others_relates_nothing_at_once():
+    """Given a sum of two squares, either square says what the other is; that is no link."""
+    x = moving(3)
+    made = np.column_stack([x, x[:, 0] ** 2 + x[:, 1] ** 2])
+    graph = np.zeros((4, 4, 2), bool)
+    graph[range(4), range(4), 0] = graph[[0, 1], [1, 2], 0] = True
+    found = ndde.assess.relations(ndde.lagged_windows(made, dt=1.0, lags=(0, 1)), graph)
+    assert found.static.tolist() == [False, False, False, True]
+    assert not found.at_once.any() and np.isfinite(found.correlation).all()
+
+
 def test_variables_that_move_by_themselves_are_not():
     assert not any(told(moving(1))) and not any(told(moving(2, n=100)))
 

@@ -178,6 +178,8 @@ def test_missing_extra_is_named(tmp_path, capsys, monkeypatch):
 
 def test_the_package_is_the_command_line(monkeypatch):
     monkeypatch.setattr(cli, "program", lambda: 7)
+    # Another test may have imported it, of which runpy would warn.
+    monkeypatch.delitem(sys.modules, "ndde_jax.__main__", raising=False)
     with pytest.raises(SystemExit) as end:
         runpy.run_module("ndde_jax", run_name="__main__")
     assert end.value.code == 7

@@ -108,6 +108,21 @@ def test_a_record_without_the_link_does_not(whole):
     assert "does not hold: x0 -> x1 at lag 1" in str(said)
 
 
+def test_a_season_that_was_removed_is_removed_from_another_record_too():
+    """What the law explains is 1 - Var(e) / Var(rate) of the record without its season."""
+    x = record(7)
+    season = 4 * np.sin(np.pi / 6 * np.arange(len(x)))[:, None] * [1.0, -0.5]
+    months = pd.date_range("1900-01-01", periods=len(x), freq="MS")
+    frame = pd.DataFrame(x + season, index=months, columns=["a", "b"])
+    found = ndde.discover(frame[:700], lags=range(4), recipe=FAST, key=KEY)
+    assert [treatment.name for treatment in found.samples.treatments] == ["season"]
+    said, rates = found.validate(frame[700:]), np.diff(x[700:], axis=0)
+    np.testing.assert_allclose(said.explained, 1 - 1 / rates.var(axis=0), atol=0.1)
+    assert said.holds[found.graph].all()
+    with pytest.raises(ValueError, match="a season was removed"):
+        found.validate(frame[700:].to_numpy())
+
+
 def test_records_of_something_else_are_refused(whole):
     with pytest.raises(ValueError, match=r"expected a sampling interval of 0\.5; got 0\.25"):
         whole.validate(record(0), dt=0.25)

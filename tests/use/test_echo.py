@@ -8,15 +8,15 @@ import pytest
 
 import ndde_jax as ndde
 from ndde_jax.select._spline_fit import fit_splines
-from ndde_jax.use import _parametric_bootstrap
+from ndde_jax.use import _left_out
 from ndde_jax.use._effects import mean_slopes
-from ndde_jax.use._parametric_bootstrap import (
+from ndde_jax.use._left_out import (
     FINE,
     _stretches,
     make_echoes,
+    refitted,
     spread_by_echoes,
 )
-from ndde_jax.use._refitted import refitted
 
 from .small import discovery
 
@@ -84,9 +84,7 @@ def test_stretches_along_the_data_hear_the_same(found):
 
 
 def test_a_system_that_settles_elsewhere_is_heard_in_stretches(found, monkeypatch):
-    monkeypatch.setattr(
-        _parametric_bootstrap, "_long_runs", lambda found, members, record, past: []
-    )
+    monkeypatch.setattr(_left_out, "_long_runs", lambda found, members, record, past: [])
     assert len(make_echoes(found, found.resample(key=jax.random.key(0)))) == 2
 
 
@@ -139,8 +137,7 @@ def test_a_drift_of_zero_wanders_off_and_is_begun_anew(found):
     members = still.resample(resamples=2, key=jax.random.key(0))
     record = still.samples.values[0]
     assert not any(
-        _parametric_bootstrap._alike(x, record)
-        for x in _parametric_bootstrap._long_runs(still, members, record, 1)
+        _left_out._alike(x, record) for x in _left_out._long_runs(still, members, record, 1)
     )
     echoes = make_echoes(still, members)
     assert len(echoes) == 2

@@ -10,10 +10,10 @@ from scipy import optimize, stats
 
 import ndde_jax as ndde
 from ndde_jax.select._spline_fit import fit_splines
-from ndde_jax.use import _bends
+from ndde_jax.use import _left_out
 from ndde_jax.use._effects import WIDE, _at_delays, _respond, interval_ends
 from ndde_jax.use._ensemble import make_basis
-from ndde_jax.use._off_grid import missed_by_lags
+from ndde_jax.use._left_out import missed_by_lags
 from ndde_jax.use._one_step import Quadrature
 
 from .small import discovery
@@ -74,7 +74,7 @@ def test_coefficients_of_bends_are_those_of_bayes():
     columns = rng.normal(size=(n, 2))
     residual = 0.1 * columns[:, 0] + rng.normal(size=n)
     prior = np.array([[1.0, 0.3], [0.3, 0.5]])
-    mean, covariance = _bends._posterior(columns, residual, np.linalg.inv(prior), 1.0)
+    mean, covariance = _left_out._posterior(columns, residual, np.linalg.inv(prior), 1.0)
     inverse = np.linalg.inv(columns.T @ columns)
     seen = inverse @ columns.T @ residual
     error = inverse @ (columns.T * residual**2) @ columns @ inverse
@@ -100,9 +100,9 @@ def regressed(x, y):
     basis, columns = make_basis(histories, [0], []), np.stack([np.ones(len(x)), x], axis=1)
     line = np.linalg.lstsq(columns, y, rcond=None)[0]
     which = np.arange(2)
-    center = _bends.Center(basis, which, basis(histories)[:, which], line)
+    center = _left_out.Center(basis, which, basis(histories)[:, which], line)
     path, residual = Quadrature((histories,), (1.0,)), (y - columns @ line)[:, None]
-    return line, _bends.Left(histories, path, [center], residual, y.std()[None])
+    return line, _left_out.Left(histories, path, [center], residual, y.std()[None])
 
 
 @pytest.mark.parametrize("size", [0.0, 0.2, 0.3, 0.5])
@@ -114,7 +114,7 @@ def test_bends_of_any_size_are_held_as_often_as_they_should(size):
         x = 1.2 * rng.normal(size=500)
         y = size * np.tanh(1.5 * x) + rng.normal(size=500)
         line, left = regressed(x, y)
-        bend = _bends.find_bend(left, 0, 0, np.ones(1, bool))
+        bend = _left_out.find_bend(left, 0, 0, np.ones(1, bool))
         shift, variance = bend.of(np.diff(bend(at[:, None, None]), axis=0)[0])
         variance += (np.ptp(at) * np.std(y) / np.std(x)) ** 2 / 500
         change = np.ptp(at) * line[1] + shift
@@ -126,7 +126,7 @@ def test_a_variable_of_two_values_has_no_bend():
     rng = np.random.default_rng(3)
     x = (rng.normal(size=300) > 0).astype(float)
     _, left = regressed(x, 0.5 * x + rng.normal(size=300))
-    bend = _bends.find_bend(left, 0, 0, np.ones(1, bool))
+    bend = _left_out.find_bend(left, 0, 0, np.ones(1, bool))
     assert not bend.covariance.any() and not bend.mean.any()
 
 

@@ -79,12 +79,12 @@ def test_products_of_independent_sources_come_out_and_curves_do_not():
     grid = Grid(x, y, 8, "x", "y")
 
     def at(law):
-        (low, high), (left, right) = grid.ends(0), grid.ends(1)
+        (low, high), (left, right) = (side.ends for side in grid.sides)
         mixed = law(high, right) - law(high, left) - law(low, right) + law(low, left)
         return grid.interaction(grid.mean(mixed[:, None]))[..., 0]
 
     alone = at(lambda u, v: u * v)
-    truth = np.outer(grid.edges[0] - x.mean(), grid.edges[1] - y.mean())
+    truth = np.outer(grid.sides[0].edges - x.mean(), grid.sides[1].edges - y.mean())
     assert np.abs(alone - truth).max() < 0.05 * np.abs(truth).max()
     np.testing.assert_allclose(at(lambda u, v: u * v + u**3 - np.exp(v)), alone, atol=1e-9)
     np.testing.assert_allclose(at(lambda u, v: u**3 - np.exp(v)), 0, atol=1e-9)
@@ -97,12 +97,12 @@ def test_of_sources_that_go_together_nothing_is_left_of_curves():
     y = x + 0.1 * rng.normal(size=3000)
     grid = Grid(x, y, 8, "x", "y")
     assert (grid.count == 0).sum() > 20
-    (low, high), (left, right) = grid.ends(0), grid.ends(1)
+    (low, high), (left, right) = (side.ends for side in grid.sides)
     mixed = (high - low) * (right - left)
     values = grid.at_rows(grid.interaction(grid.mean(mixed[:, None])))[:, 0]
     # On the diagonal a product is a curve of either, up to the width of the outermost slices.
     assert np.var(values) < 0.03 * np.var(x * y)
-    for slot in grid.slots:
+    for slot in (side.slot for side in grid.sides):
         by_slice = np.bincount(slot, values) / np.bincount(slot)
         assert np.abs(by_slice).max() < 0.05
 

@@ -1,0 +1,440 @@
+"""What a fitted drift leaves out, so that intervals hold it as well.
+
+- Bends: where one is not worth its price an effect is fitted by a straight line, and models of
+  halves of the data are straight as well. That a bend was not worth its price does not say that
+  there is none.
+- Delays between the candidate lags, which a drift reads at the nearest of them.
+- The other reading of a record that may be of a map or of a flow.
+- The bias of the estimator, which a parametric bootstrap shows on a drift that is known: the
+  learned one.
+"""
+
+import dataclasses
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import jax.random as jr
+import numpy as np
+from jaxtyping import Bool, Float, Int
+
+from .._memory import padded_length
+from ..models._model import NeuralDDE
+from ..regression._features import WIDTH, spline_terms
+from ..samples._reading import read_samples
+from ..samples._samples import Samples
+from ..select._between import NEAREST, Record, fewest_windows
+from ..select._midpoint import halfway, read_steps
+from ..select._spline_fit import fit_splines
+from ..simulate._solve import solve_sdde
+from ..windows._flat import KnownData
+from ..windows._windows import lagged_windows
+from ._arguments import edges_of_inputs
+from ._ensemble import Basis, Ensemble, histories_of, make_basis, rates_of
+from ._one_step import Quadrature, lead
+
+# ---- bends ----
+
+
+# Prior standard deviations of a bend over the data, as shares of that of the rate, each as likely
+# as the other. Smaller ones, or none, would smooth away bends that there are, and intervals would
+# not hold those of one or two standard errors.
+SIZES = (1 / 4, 1 / 2)
+# Of the mean square of columns, against rounding.
+TINY = 1e-9
+# Of the distance of the outer knots, from which on two are apart.
+APART = 1e-4
+# Points at which the roughness of a bend is summed up.
+POINTS = 200
+
+
+@dataclasses.dataclass(frozen=True)
+class Center:
+    """What the centre of an ensemble explains of one target: columns of a basis that has no others,
+    and a constant; `which` they are, and their means over steps, `[row column]`.
+    """
+
+    basis: Basis
+    which: Int[np.ndarray, "column"]
+    columns: Float[np.ndarray, "row column"]
+    coefficients: Float[np.ndarray, "column"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Left:
+    """What the centre of an ensemble leaves of every step.
+
+    - `histories`: at the start of the steps; `path`: quadrature points of them under the centre.
+    - `centers`: one for each target.
+    - `residual`: of the rates; `size`: standard deviations of the rates.
+    """
+
+    histories: Float[np.ndarray, "row lag dim"]
+    path: Quadrature
+    centers: list[Center]
+    residual: Float[np.ndarray, "row target"]
+    size: Float[np.ndarray, "target"]
+
+
+def what_is_left(found: Any, ensemble: Ensemble) -> Left:
+    """Return what the centre of an ensemble leaves of every step."""
+    rows, dt, basis = ensemble.rows, float(found.dt), ensemble.basis
+    rates = rates_of(found.model)
+
+    def drift(z):
+        return rates(z) * ensemble.trust[None] + basis(z) @ ensemble.center.T
+
+    path, mean = lead(drift, rows, found.lags, dt, ensemble.step)
+    rate, constant = (rows.next - rows.now) / dt, np.arange(len(basis.kind)) == 0
+    centers = []
+    for coefficients in ensemble.center:
+        used = (coefficients != 0) | constant
+        small, place = basis.part(np.flatnonzero(used))
+        which = np.flatnonzero(used[place])
+        centers.append(Center(small, which, path.mean(small)[:, which], coefficients[used]))
+    return Left(rows.start, path, centers, rate - mean, rate.std(axis=0))
+
+
+@dataclasses.dataclass(frozen=True)
+class Bend:
+    """What one edge may bend beyond its curve: a rate for every coefficient, `[row bend]`.
+
+    - `basis`: of the inputs of the edge; `weight`: of its columns in each bend.
+    - `center`: what the centre explains; `adapts`: how its coefficients change with each bend.
+    - `mean`, `covariance`: of the coefficients of the bends.
+    """
+
+    basis: Basis
+    weight: Float[np.ndarray, "feature bend"]
+    center: Center
+    adapts: Float[np.ndarray, "column bend"]
+    mean: Float[np.ndarray, "bend"]
+    covariance: Float[np.ndarray, "bend bend"]
+
+    def __call__(self, histories: np.ndarray) -> Float[np.ndarray, "row bend"]:
+        """Return the rates of one of each coefficient."""
+        center = np.asarray(self.center.basis(histories))[:, self.center.which]
+        return np.asarray(self.basis(histories)) @ self.weight - center @ self.adapts
+
+    def of(self, values: Float[np.ndarray, "bend *point"]) -> tuple[Any, Any]:
+        """Return the mean and the variance of what is linear in the coefficients, `[*point]`, from
+        its values for one of each.
+        """
+        return self.mean @ values, np.einsum("a...,ab,b...->...", values, self.covariance, values)
+
+
+def find_bend(left: Left, target: int, source: int, lags: Bool[np.ndarray, "lag"]) -> Bend:
+    """Return what an edge may bend, given the data.
+
+    Coefficients of the bends of a restricted cubic spline, the columns of the centre adapting, are
+    normal beforehand, rough bends less likely than smooth ones by the integral of their squared
+    second derivative, as of a smoothing spline (Wahba, *JRSS B* 45 (1983), 133); their size is one
+    of `SIZES`, weighed by how well each explains what is left. Errors hold for changing variances
+    (White, 1982).
+
+    - `lags`: at which the source is read for the edge.
+    """
+    center, inputs = left.centers[target], np.flatnonzero(lags) * len(left.size) + source
+    basis = make_basis(left.histories, inputs, [])
+    terms, residual = left.path.mean(basis), left.residual[:, target]
+    weight, line = np.zeros((len(basis.kind), WIDTH - 1)), np.zeros(len(basis.kind))
+    for k, share in enumerate(_shares(center, residual, terms[:, 1::WIDTH])):
+        line[1 + k * WIDTH] = share
+        weight[2 + k * WIDTH : 1 + (k + 1) * WIDTH] = share * np.eye(WIDTH - 1)
+    # A straight line is no bend, whether the centre has one or not.
+    known, bends = np.column_stack([center.columns, terms @ line]), terms @ weight
+    fitted = np.linalg.lstsq(known, bends, rcond=None)[0]
+    *_, own = fitted
+    posterior = np.zeros(WIDTH - 1), np.zeros((WIDTH - 1, WIDTH - 1))
+    if _values(basis) > 2:
+        beyond, even = bends - known @ fitted, residual - residual.mean()
+        posterior = _posterior(beyond, even, _roughness(basis), float(left.size[target]))
+    return Bend(basis, weight - np.outer(line, own), center, fitted[:-1], *posterior)
+
+
+def _values(basis: Basis) -> int:
+    """Return how many knots of the first input are apart: a variable of two values has no bend."""
+    knots = np.asarray(basis.knots[0])
+    return 1 + int(np.sum(np.diff(knots) > APART * (knots[-1] - knots[0])))
+
+
+def _shares(
+    center: Center, residual: Float[np.ndarray, "row"], lines: Float[np.ndarray, "row input"]
+) -> Float[np.ndarray, "input"]:
+    """Return the share of each input of an edge in its effect: all of one; of several, between
+    which a delay lies, in proportion to straight lines through what they explain.
+    """
+    n = lines.shape[1]
+    if n == 1:
+        return np.ones(1)
+    rate = residual + center.columns @ center.coefficients
+    columns = np.concatenate([center.columns, lines], axis=1)
+    # Lines that the centre has already share its coefficients.
+    found = np.linalg.lstsq(columns, rate, rcond=None)[0]
+    size = np.abs(found[-n:])
+    return size / size.sum() if size.sum() > 0 else np.full(n, 1 / n)
+
+
+def _roughness(basis: Basis) -> np.ndarray:
+    """Return integrals of products of second derivatives of the bends of the first input."""
+    knots = np.asarray(basis.knots[0])
+    z = np.linspace(knots[0], knots[-1], POINTS)
+    apart = z[1] - z[0]
+    second = np.diff(spline_terms(z, knots)[:, 1:], n=2, axis=0) / apart**2
+    return _held(second.T @ second * apart)
+
+
+def _held(gram: np.ndarray) -> np.ndarray:
+    """Return a matrix of inner products that has an inverse in spite of rounding."""
+    return gram + TINY * max(np.trace(gram) / len(gram), 1e-300) * np.eye(len(gram))
+
+
+def _posterior(
+    columns: Float[np.ndarray, "row bend"],
+    residual: Float[np.ndarray, "row"],
+    roughness: Float[np.ndarray, "bend bend"],
+    size: float,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the mean and the covariance of the coefficients of columns that explain a residual,
+    averaged over priors; `size` is the standard deviation of the rate.
+    """
+    inverse = np.linalg.inv(_held(columns.T @ columns))
+    estimate = inverse @ (columns.T @ residual)
+    influence = columns * residual[:, None]
+    error = _held(inverse @ (influence.T @ influence) @ inverse)
+    prior = np.linalg.inv(roughness)
+    # The mean square of a bend over the data, of one unit of the prior.
+    square = np.einsum("na,ab,nb->", columns, prior, columns) / len(columns)
+    means, spreads, nats = [], [], []
+    for scale in (np.asarray(SIZES) * size) ** 2 / square:
+        total = scale * prior + error
+        gain = np.linalg.solve(total, scale * prior).T
+        means.append(gain @ estimate)
+        spreads.append(scale * (prior - gain @ prior))
+        distance = estimate @ np.linalg.solve(total, estimate)
+        nats.append(-(np.linalg.slogdet(total)[1] + distance) / 2)
+    weight = np.exp(np.array(nats) - max(nats))
+    weight /= weight.sum()
+    mean = weight @ means
+    apart = np.array(means) - mean
+    return mean, np.tensordot(weight, spreads, axes=1) + (weight * apart.T) @ apart
+
+
+# ---- delays between the candidate lags ----
+
+
+def missed_by_lags(found: Any) -> Float[np.ndarray, "source target lag"]:
+    """Return by how much slopes of edges are larger if sources are read at their estimated delays
+    instead of the candidate lags that the drift reads; of straight lines, 0 where a target has no
+    such delay.
+
+    A delay near enough to a candidate is read there, as no criterion asks for another input. Half
+    a sample beside it a path that noise drives is already another, and its slope too small.
+    """
+    graph, reads = np.asarray(found.graph), np.asarray(found.reads)
+    shift, windows, dt = np.zeros(graph.shape), found.windows, float(found.dt)
+    delays = np.nan_to_num(np.asarray(found.delays) / dt)
+    between = found.delay_resolved & (delays > NEAREST)
+    data = KnownData(windows)
+    if windows.scheme != "midpoint" or found.events or data.refused or not between.any():
+        return shift
+    record, edge = Record.of(found.samples, windows), edges_of_inputs(found)
+    scale = np.asarray(windows.scaling.scale, float)
+    rate_scale = np.asarray(windows.scaling.rate_scale, float)
+    for target in map(int, np.flatnonzero(between.any(axis=(0, 2)))):
+        lags = [(int(i), int(a)) for i, a in np.argwhere(reads[:, target])]
+        place = {(i, a): int(edge[i, target, a]) for i, a in lags}
+        at_lags = [data.inputs[:, a * data.dim + i] for i, a in lags]
+        late = [(int(i), int(a)) for i, a in np.argwhere(between[:, target])]
+        kept = [(i, a) for i, a in lags if (i, place[i, a]) not in late]
+        at_delays = [record.at(i, float(delays[i, target, a]), target) for i, a in late]
+        at_delays += [data.inputs[:, a * data.dim + i] for i, a in kept]
+        seen = np.isfinite(np.sum(at_delays, axis=0)) & (data.weight > 0)
+        if seen.sum() < fewest_windows(len(lags) + len(late)):
+            continue
+        root, rate = np.sqrt(data.weight[seen])[:, None], data.outputs[seen, target]
+
+        def lines(columns, seen=seen, root=root, rate=rate):
+            design = np.stack([np.ones(len(seen)), *columns], axis=1)[seen]
+            return np.linalg.lstsq(root * design, root[:, 0] * rate, rcond=None)[0][1:]
+
+        for (i, a), slope in zip(lags, lines(at_lags), strict=True):
+            shift[i, target, place[i, a]] -= slope
+        for (i, a), slope in zip([*late, *kept], lines(at_delays), strict=True):
+            shift[i, target, a if (i, a) in late else place[i, a]] += slope
+    return shift * (rate_scale[None] / scale[:, None])[..., None]
+
+
+# ---- the other reading ----
+
+
+def refitted(found: Any, samples: Samples, scheme: str) -> NeuralDDE:
+    """Return splines on the graph of a discovery, fitted to samples as it fits its own, with rates
+    of a scheme.
+    """
+    if scheme != "midpoint":
+        windows = lagged_windows(samples, lags=found.lags, scheme=scheme)
+        return fit_splines(windows, found.reads)
+    steps = read_steps(samples, lags=found.lags)
+    model = fit_splines(halfway(steps), found.reads)
+    for _ in range(found.recipe.passes - 1):
+        model = fit_splines(steps.met_by(model), found.reads)
+    return model
+
+
+@dataclasses.dataclass(frozen=True)
+class Doubt:
+    """The other reading of a record that is undecided between a map and a flow.
+
+    - `models`: the drift of that reading, on the same graph; none of a record that is decided.
+    - `chance`: its probability.
+    """
+
+    models: tuple[NeuralDDE, ...]
+    chance: float
+
+
+def doubt_of(found: Any) -> Doubt:
+    """Return the other reading of a discovery: as a flow if it has read its samples as a map, and
+    as a map if as a flow, where it is undecided between the two.
+
+    A rate over a step is a mean, so that the slopes of a map are smaller than those of the flow
+    that does the same.
+    """
+    schemes, own = {"euler": "midpoint", "midpoint": "euler"}, found.windows.scheme
+    decided = found.reading != "undecided" or not np.isfinite(found.evidence)
+    if decided or own not in schemes or found.events or not found.samples.regular:
+        return Doubt((), 0.0)
+    flow = 1 / (1 + np.exp(-found.evidence))
+    other = refitted(found, found.samples, schemes[own])
+    return Doubt((other,), float(flow if own == "euler" else 1 - flow))
+
+
+# ---- the bias of the estimator ----
+
+
+# Two tell a bias from chance well enough: what is left of chance only widens.
+ECHOES = 2
+# Samples of a short recording, in units of what the drift reads.
+STRETCH = 4
+# Steps of the simulation per sample, samples of an echo, and values of all variables together.
+FINE, LONGEST, MOST_VALUES = 4, 4000, 40_000
+# An echo whose deviations differ from those of the data by more than this factor is of a system
+# that lives elsewhere, and says nothing about these data.
+ALIKE = 2.0
+# Of the mean square of columns, against rounding.
+RIDGE = 1e-6
+
+
+def make_echoes(found: Any, ensemble: Ensemble) -> tuple[NeuralDDE, ...]:
+    """Return models fitted to simulated records of the learned system, made with its noise and
+    measurement error from the start of the data on, or in stretches along them, and sampled,
+    differenced and fitted on its graph like the data.
+
+    By how much they differ from the learned drift is by how much that may differ from the true one,
+    for all that has nothing to do with the length of the record: coarse sampling, error in the
+    inputs, curves that are smoothed. Networks are echoed by splines.
+
+    None for what the learned system cannot make anew: known inputs, passing events; and for
+    irregular sampling.
+    """
+    if found.inputs or found.events or not found.samples.regular:
+        return ()
+    record = max(found.samples.values, key=len)
+    past = found.lags[-1] + 1
+    # Left to itself the learned system may settle where the data are not: then it is begun anew
+    # all along them.
+    for simulated in (_long_runs, _stretches):
+        made = [x for x in simulated(found, ensemble, record, past) if _alike(x, record)]
+        if made:
+            break
+    dt, scheme = float(found.dt), found.windows.scheme
+    return tuple(refitted(found, read_samples(list(x), dt=dt), scheme) for x in made)
+
+
+def _run(found: Any, ensemble: Ensemble, start: Any, n: int, key: Any) -> Any:
+    """Return so many samples of the learned system that follow a start, `[n dim]`."""
+    dt, dtype = float(found.dt), found.model.dt.dtype
+    # A map moves from sample to sample; nothing is between them.
+    fine = FINE if found.moves_between_samples else 1
+    factor = ensemble.noise.factor / np.sqrt(dt)
+    path = solve_sdde(
+        found.model,
+        dt=dt / fine,
+        n_steps=n * fine,
+        history=jnp.asarray(start, dtype),
+        sigma=jnp.asarray(factor, dtype),
+        key=key,
+        save_every=fine,
+    )
+    return path.ys[1:]
+
+
+def _measured(ensemble: Ensemble, k: int, x: np.ndarray) -> np.ndarray:
+    return x + np.random.default_rng(k).normal(size=x.shape) * ensemble.noise.error
+
+
+def _long_runs(found: Any, ensemble: Ensemble, record: np.ndarray, past: int) -> list[np.ndarray]:
+    """Return one recording per bootstrap model, `[1 time dim]`, from the start of the data on."""
+    start = np.asarray(record[:past], np.float64)
+    if not np.isfinite(start).all():
+        return []
+    n = min(len(record), LONGEST, max(MOST_VALUES // len(found.names), 4 * past)) - 1
+    # One of a few lengths, since every length compiles anew.
+    long = padded_length(n)
+    runs = (np.asarray(_run(found, ensemble, start, long, jr.key(k)))[:n] for k in range(ECHOES))
+    return [_measured(ensemble, k, x.astype(np.float64))[None] for k, x in enumerate(runs)]
+
+
+def _stretches(found: Any, ensemble: Ensemble, record: np.ndarray, past: int) -> list[np.ndarray]:
+    """Return many short recordings per bootstrap model, `[stretch time dim]`, that begin with pasts
+    of the record.
+    """
+    record, length = np.asarray(record, np.float64), STRETCH * past
+    most = max(MOST_VALUES // (length * record.shape[1]), 1)
+    first = np.arange(0, len(record) - past, length)
+    first = first[np.unique(np.linspace(0, len(first) - 1, most).astype(int))]
+    starts = record[first[:, None] + np.arange(past)[None]]
+    starts = starts[np.isfinite(starts).all(axis=(1, 2))]
+    if not len(starts):
+        return []
+    keys = jr.split(jr.key(0), (ECHOES, len(starts)))
+    go_on = jax.vmap(lambda start, key: _run(found, ensemble, start, length, key))
+    made = []
+    for k in range(ECHOES):
+        new = np.asarray(go_on(jnp.asarray(starts, found.model.dt.dtype), keys[k]), np.float64)
+        made.append(np.concatenate([starts, _measured(ensemble, k, new)], axis=1))
+    return made
+
+
+def _alike(x: np.ndarray, record: np.ndarray) -> bool:
+    if not np.isfinite(x).all():
+        return False
+    ratio = x.std(axis=(0, 1)) / np.maximum(np.nanstd(record, axis=0), 1e-300)
+    return bool(((ratio > 1 / ALIKE) & (ratio < ALIKE)).all())
+
+
+def spread_by_echoes(found: Any, ensemble: Ensemble, echoes: tuple[NeuralDDE, ...]) -> Ensemble:
+    """Return the ensemble with members that differ by the bias of estimation as well: each has the
+    mean difference of the bootstrap models from the learned drift, as far as the columns of the
+    ensemble can express it, times a standard normal number of its own.
+    """
+    from scipy.special import ndtri
+
+    if not echoes:
+        return ensemble
+    histories = histories_of(ensemble)
+    bias = np.mean([rates_of(echo)(histories) for echo in echoes], axis=0)
+    bias = bias - rates_of(found.model)(histories)
+    features, theta = ensemble.basis(histories), ensemble.theta.copy()
+    number = ndtri((np.arange(len(theta)) + 0.5) / len(theta))
+    number = np.random.default_rng(0).permutation(number)
+    for j in range(theta.shape[1]):
+        used = (theta[:, j] != 0).any(axis=0) | (ensemble.center[j] != 0)
+        if used.any():
+            some = features[:, used]
+            gram = some.T @ some
+            gram += RIDGE * np.trace(gram) / len(gram) * np.eye(len(gram))
+            weights = np.linalg.solve(gram, some.T @ bias[:, j])
+            theta[:, j, used] += number[:, None] * weights[None]
+    return dataclasses.replace(ensemble, theta=theta)
