@@ -108,14 +108,15 @@ def _stacked_networks(networks, mask, dtype) -> MaskedDrift | None:
     if not any(networks):
         return None
 
-    def on_all_inputs(network, slots, own):
+    def on_all_inputs(entry, own):
+        network, slots = entry
         (weight, bias), *rest = jax.tree.map(np.asarray, network)
         wide = np.zeros((len(weight), len(own)), weight.dtype)
         wide[:, slots] = weight * own[slots][None]
         return ((wide, bias), *rest)
 
     rows = [
-        None if entry is None else on_all_inputs(*entry, own)
+        None if entry is None else on_all_inputs(entry, own)
         for entry, own in zip(networks, mask, strict=True)
     ]
     zero = jax.tree.map(np.zeros_like, next(filter(None, rows)))

@@ -200,14 +200,13 @@ def search_partial(data: KnownData, shortlist: int) -> SplineGraph:
     searched again, until none is found that is missing somewhere: what is kept was measured
     wherever it was fitted, and was compared there with all others.
     """
-    partial, knots = data.partial, partial_knots(data.partial)
-    rows, n_slots = [], min(shortlist, data.inputs.shape[1])
-    for raw, rated, *given in zip(
-        partial.outputs.T, partial.rated.T, data.allowed, data.required, strict=True
-    ):
-        used = given[1]
+    partial: Any = data.partial
+    knots, n_slots = partial_knots(partial), min(shortlist, data.inputs.shape[1])
+    rows, each = [], (partial.outputs.T, partial.rated.T, data.allowed, data.required)
+    for raw, rated, allowed, required in zip(*each, strict=True):
+        given, used = (partial, knots, raw, rated, allowed, required, data.dim), required
         for number in range(ROUNDS):
-            found = _searched_once(partial, knots, raw, rated, *given, data.dim, used, number)
+            found = _searched_once(*given, used, number)
             if not found.again:
                 break
             used = found.used

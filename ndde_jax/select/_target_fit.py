@@ -130,7 +130,7 @@ class TargetFit:
         `sizes` in the inputs, each on its own; at most all it misses.
         """
         total, inputs, model = 0.0, self.data.inputs, Coefficients.of(self.design, self.part)
-        for i in self.inputs:
+        for i in map(int, self.inputs):
             size = sizes[i % self.data.dim]
             above, below = (
                 spline_terms(inputs[:, i] + sign * size, self.design.knots[i]) for sign in (1, -1)
