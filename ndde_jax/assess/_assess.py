@@ -60,7 +60,8 @@ class Relations:
     - `correlation` of what is left of two rates, pairs that are related `at_once` and pairs that
         are `confounded`, `[source target]`, symmetric.
     - `drifting`: inputs whose effect changes, `[source target lag]`.
-    - `static`: variables that are functions of the present states of others, `[target]`.
+    - `static`: variables that are functions of the present states of others, `[target]`, and those
+        that seem to be computed from them, `derived`.
     - `rivals`: what replacing a kept input by another candidate costs, `Rivals`.
     - `not_excluded`: links that may as well come from something unseen that drives both, since
         nothing that moves the source shows that the target follows, `[source target]`.
@@ -73,6 +74,7 @@ class Relations:
     confounded: Bool[np.ndarray, "source target"]
     drifting: Bool[np.ndarray, "source target lag"]
     static: Bool[np.ndarray, " target"]
+    derived: Bool[np.ndarray, " target"]
     rivals: Rivals
     not_excluded: Bool[np.ndarray, "source target"]
     unconfirmed: Bool[np.ndarray, "source target lag"]
@@ -88,6 +90,7 @@ class Relations:
             confounded=pairs,
             drifting=none,
             static=none[0, :, 0],
+            derived=none[0, :, 0],
             rivals=Rivals.none(graph),
             not_excluded=pairs,
             unconfirmed=none,
@@ -98,7 +101,9 @@ class Relations:
         what explains the rates.
         """
         nothing = Relations.none(self.unconfirmed)
-        return dataclasses.replace(nothing, correlation=self.correlation, static=self.static)
+        return dataclasses.replace(
+            nothing, correlation=self.correlation, static=self.static, derived=self.derived
+        )
 
 
 # Rows below which nothing is tested.
@@ -171,18 +176,19 @@ def relations(
     if windows.partial is not None:
         every = read_inputs(partial_rows_of(windows, model))
         apart = partial_residuals(every.rows, graph)
-    static, hidden = static_targets(rows), unseen(inputs, graph, left)
+    static, hidden = static_targets(rows, left), unseen(inputs, graph, left)
     related = at_once(every, graph, apart)
     correlation = related.correlation
-    if static.any():
+    if static.derived.any():
         # What is computed from others is related to them at once, and relates them given itself.
-        related = at_once(every, graph, np.where(static, np.nan, apart))
+        related = at_once(every, graph, np.where(static.derived, np.nan, apart))
     return Relations(
         correlation=correlation,
         at_once=related.related,
         confounded=hidden.pairs,
         drifting=drifting(inputs, graph).found,
-        static=static,
+        static=static.found,
+        derived=static.derived,
         rivals=rivals(inputs, graph, required),
         not_excluded=hidden.not_excluded & ~required.any(axis=2),
         unconfirmed=unconfirmed(every, graph, required),

@@ -518,17 +518,34 @@ BLOCKS = 5
 RESOLVED = 1e-8
 
 
-def static_targets(rows: Rows) -> Bool[np.ndarray, " target"]:
-    """Return which variables the present states of all others give, to a hundredth of a variance.
+# Share of the variance of what is new in a variable at every step that the present states of others
+# must give: all of it if it is computed from them, none if it moves by itself.
+NEW = 0.5
+
+
+class Static(NamedTuple):
+    """What the present states of all others say of a variable, `[target]`.
+
+    - `found`: where they give its level, to a hundredth of its variance.
+    - `derived`: where they give what is new in it at every step, too, as of one that is computed.
+    """
+
+    found: Bool[np.ndarray, " target"]
+    derived: Bool[np.ndarray, " target"]
+
+
+def static_targets(rows: Rows, left: Float[np.ndarray, "row target"]) -> Static:
+    """Return which variables the present states of all others give; `left` is what the kept inputs
+    leave of rates.
 
     Each level is regressed on splines of the others' levels, their squares and products, block by
     block from the other blocks. Nothing is told where the present is no candidate, or where there
     are fewer than four windows a column.
     """
     n, dim = len(rows.rates), rows.dim
-    found = np.zeros(dim, bool)
+    share = np.full(dim, np.inf)
     if dim < 2 or 0 not in rows.lags:
-        return found
+        return Static(share < LEFT, share < LEFT)
     now = rows.past[:, list(rows.lags).index(0)]
     terms = np.asarray(spline_terms(now, knots_of(now)))
     for j in range(dim):
@@ -541,15 +558,17 @@ def static_targets(rows: Rows) -> Bool[np.ndarray, " target"]:
             continue
         x, y = np.stack(columns, axis=1), now[:, j]
         x = x / np.maximum(np.sqrt((x**2).mean(axis=0)), 1e-300)
-        left, limit = 0.0, LEFT * np.sum((y - y.mean()) ** 2)
+        rest_of_level, limit = 0.0, LEFT * np.sum((y - y.mean()) ** 2)
         for block in np.array_split(np.arange(n), BLOCKS):
             rest = np.setdiff1d(np.arange(n), block)
             c = np.linalg.lstsq(x[rest], y[rest], rcond=RESOLVED)[0]
-            left += np.sum((y[block] - x[block] @ c) ** 2)
-            if left >= limit:
+            rest_of_level += np.sum((y[block] - x[block] @ c) ** 2)
+            if rest_of_level >= limit:
                 break
-        found[j] = left < limit
-    return found
+        else:
+            share[j] = rest_of_level / n
+    new = (left**2).mean(axis=0) * rows.moves**2
+    return Static(np.isfinite(share), share < NEW * new)
 
 
 # Error rate of a whole record: all candidates of all targets together (Bonferroni).

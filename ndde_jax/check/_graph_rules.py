@@ -594,9 +594,9 @@ def _input(e: GraphEvidence, place: Any) -> str:
     theorem=SUPPORT,
 )
 def _derived(e: GraphEvidence) -> Iterator[Hit]:
-    static = e.relations.static
-    who = listed([name for name, own in zip(e.names, static, strict=True) if own])
-    one = static.sum() == 1
+    derived = e.relations.derived
+    who = listed([name for name, own in zip(e.names, derived, strict=True) if own])
+    one = derived.sum() == 1
     words = {
         "who": who,
         "derived": "is a function" if one else "are functions",
@@ -604,7 +604,7 @@ def _derived(e: GraphEvidence) -> Iterator[Hit]:
         if one
         else "which of them is computed, and which drives, cannot be told",
     }
-    yield Hit(float(static.sum()), words)
+    yield Hit(float(derived.sum()), words)
 
 
 @rule(

@@ -1,6 +1,7 @@
 """Forecasts from many origins, beside simple methods that any model should beat."""
 
 import dataclasses
+import importlib.util
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -207,6 +208,8 @@ def _rivals(names: Any) -> tuple[str, ...]:
         raise refusal("rivals", f"a sequence of names, of {', '.join(RIVALS)}", names)
     for name in names:
         check_choice(name, "rivals", RIVALS)
+    if "PySINDy" in names and importlib.util.find_spec("pysindy") is None:
+        raise ImportError('a backtest beside PySINDy needs it: pip install "ndde_jax[peers]".')
     return tuple(dict.fromkeys(names))
 
 
@@ -349,15 +352,9 @@ def sparse_regression(asked: Asked) -> Paths:
     """Return forecasts by PySINDy: increments regressed on polynomials of all lags, iterated. It
     has no noise model: Gaussian noise of its residuals is added, and states are held within twenty
     standard deviations of the record.
-
-    **Raises:** `ImportError` without PySINDy.
     """
-    try:
-        import pysindy
-    except ImportError as error:
-        raise ImportError(
-            'a backtest beside PySINDy needs it: pip install "ndde_jax[peers]".'
-        ) from error
+    import pysindy
+
     inputs, change = asked.inputs, asked.change
     dim, n_inputs = change.shape[1], inputs.shape[1]
     degree = 3 if n_inputs <= CUBIC else 2 if n_inputs <= QUADRATIC else 1

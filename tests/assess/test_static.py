@@ -24,6 +24,18 @@ def test_a_product_and_a_sum_are_functions_of_others_and_their_terms_are_not():
     assert told(made) == [False, False, False, True]
 
 
+def test_what_moves_by_itself_is_not_computed_however_well_others_tell_it():
+    """The last of a cascade is nearly the one before, but every step has news of its own."""
+    rng, x = np.random.default_rng(4), np.zeros((2000, 2))
+    for t in range(1999):
+        first = np.sin(0.03 * t) + 0.005 * rng.normal()
+        x[t + 1] = first, x[t, 1] + 0.9 * (x[t, 0] - x[t, 1]) + 0.01 * rng.normal()
+    graph = np.zeros((2, 2, 2), bool)
+    graph[:, :, 0] = [[True, True], [False, True]]
+    found = ndde.assess.relations(ndde.lagged_windows(x, dt=1.0, lags=(0, 1)), graph)
+    assert found.static[1] and not found.derived.any()
+
+
 def test_what_is_computed_from_others_relates_nothing_at_once():
     """Given a sum of two squares, either square says what the other is; that is no link."""
     x = moving(3)
@@ -31,7 +43,7 @@ def test_what_is_computed_from_others_relates_nothing_at_once():
     graph = np.zeros((4, 4, 2), bool)
     graph[range(4), range(4), 0] = graph[[0, 1], [1, 2], 0] = True
     found = ndde.assess.relations(ndde.lagged_windows(made, dt=1.0, lags=(0, 1)), graph)
-    assert found.static.tolist() == [False, False, False, True]
+    assert found.static.tolist() == found.derived.tolist() == [False, False, False, True]
     assert not found.at_once.any() and np.isfinite(found.correlation).all()
 
 

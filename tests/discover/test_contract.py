@@ -96,7 +96,9 @@ def test_a_variable_that_others_determine_is_named_in_the_report(found):
     derived = ndde.discover(three, dt=1.0, lags=(0, 1), recipe=recipe, key=jax.random.key(0))
     assert derived.static[2] and not derived.static[0]
     assert "derived variable" in [finding.name for finding in derived.findings]
-    assert "functions of the present states of other variables" in " ".join(derived.report().split())
+    assert "functions of the present states of other variables" in " ".join(
+        derived.report().split()
+    )
     assert "derived variable" not in found.report()
 
 

@@ -1,6 +1,7 @@
 """The simulator behind forecasts, and forecasts against the system they are of."""
 
 import dataclasses
+import importlib.util
 from types import SimpleNamespace
 
 import jax
@@ -141,6 +142,13 @@ def test_a_rival_is_beaten_origin_by_origin(found):
     assert better[0] > 5 * error[0]
     whole = found.backtest(HORIZON, data=linear_path(1200, seed=7), origins=60, key=KEY)
     np.testing.assert_allclose(table.crps[0], whole.crps[0][[0, -1]])
+
+
+def test_a_rival_that_is_not_installed_is_refused_before_anything_is_forecast(found, monkeypatch):
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(type(found), "forecast", None)
+    with pytest.raises(ImportError, match=r"ndde_jax\[peers\]"):
+        found.backtest(HORIZON, key=KEY, rivals=["PySINDy"])
 
 
 def test_pysindy_forecasts_its_polynomials():
