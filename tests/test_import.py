@@ -168,7 +168,7 @@ UNSPOILT = {
     "check.rule",  # a decorator; tests/test_problems.py has what it refuses
     "window_loss",
     "gates.logistic_noise",
-    *(f"regression.{name}" for name in ("sums_of", "grouped", "search", "search_known")),
+    *(f"regression.{name}" for name in ("sums_of", "search", "search_known")),
     *(f"regression.{name}" for name in ("design_of", "find_terms", "fit_terms")),
     "regression.compare_readings",
     "regression.fit_normal",

@@ -376,15 +376,11 @@ def _settled(
     splines explain it worse than `most`. Of one delay for neighbouring lags and one for each, the
     criterion decides, which charges that much more for each.
     """
-    fixed, groups = [], []
-    for source in range(graph.shape[0]):
-        kept = np.flatnonzero(graph[source])
-        free = [i for i in kept if lags[i] > NEAREST]
-        fixed += [(i, source) for i in kept if lags[i] <= NEAREST]
-        groups += [(source, run) for run in runs_of(free)]
+    late = graph & (lags > NEAREST)
+    groups = [(i, run) for i, own in enumerate(late) for run in runs_of(np.flatnonzero(own))]
     if not groups:
         return None
-    known = data.inputs[:, [i * data.dim + source for i, source in fixed]]
+    known = data.inputs[:, (graph & ~late).T.ravel()]
     separate = [(source, np.array([i])) for source, run in groups for i in run]
     best, least = None, np.inf
     for terms in [groups] if len(separate) == len(groups) else [groups, separate]:

@@ -404,8 +404,7 @@ def travel_time(
 
     Künsch, [1989](https://doi.org/10.1214/aos/1176347265), for drawing blocks.
     """
-    check_concrete("travel_time", x if not isinstance(x, Samples) else ())
-    samples = x if isinstance(x, Samples) else read_samples(x, dt=1.0)
+    samples = _read(x, "travel_time")
     ends = [_position(samples, end, name) for end, name in ((source, "source"), (target, "target"))]
     check_whole(largest, "largest")
     check_whole(draws, "draws", least=20)

@@ -12,9 +12,10 @@ import numpy as np
 from jaxtyping import Float
 
 from .._types import to_jax
+from ..regression._terms import FLOOR
 from ..samples._samples import Samples
 from ..select._screened import Screened
-from ..select._splines import SHORTLIST, SplineGraph, graph_of_terms, spline_graph
+from ..select._splines import SHORTLIST, SplineGraph, graph_of_terms
 from ..windows._flat import KnownData
 from ..windows._prior import PriorKnowledge
 from ..windows._windows import Windows
@@ -27,8 +28,6 @@ NOTICEABLE = 0.1
 # How fast trust in the present falls with what the past adds, in units of the logarithm of a risk.
 # Chosen on simulated networks of CausalDynamics; anything from 8 on ranks about as well.
 STEEPNESS = 16.0
-# Risks below this are errors of rates.
-FLOOR = 1e-4
 
 Square = Float[np.ndarray, "source target"]
 
@@ -93,9 +92,7 @@ def relevance(screened: Screened) -> tuple[Square, str]:
 def _by_present(screened: Screened) -> SplineGraph:
     """Return the graph that splines find with the present state alone, the first of the lags."""
     present = _present(screened.windows)
-    if screened.data.refused:
-        return spline_graph(present)
-    if present.partial is not None:
+    if screened.data.refused or present.partial is not None:
         return Screened(present).found
     data = KnownData(present)
     few = screened.design.of_inputs(slice(data.dim))

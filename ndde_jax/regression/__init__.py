@@ -1,7 +1,7 @@
 """The regressions on features of lagged states, as functions of sums over windows.
 
 [`sums_of`][ndde_jax.regression.sums_of] makes sums that add up over blocks, recordings and
-machines; [`grouped`][ndde_jax.regression.grouped] makes inner products of orthonormal groups of
+machines; a [`Problem`][ndde_jax.regression.Problem] has inner products of orthonormal groups of
 features of them; and [`search`][ndde_jax.regression.search] finds the groups that are worth their
 price, under `jit` and `vmap` too. On these rests [`find_terms`][ndde_jax.regression.find_terms]:
 which inputs a rate follows, straight or bent, and which products of two.
@@ -18,7 +18,7 @@ from ._search import (
     search as search,
     search_known as search_known,
 )
-from ._sums import Grouped as Grouped, Sums as Sums, grouped as grouped, sums_of as sums_of
+from ._sums import Sums as Sums, sums_of as sums_of
 from ._terms import (
     Fit as Fit,
     Terms as Terms,

@@ -4,9 +4,9 @@ In NumPy for windows that are known, since a program would be compiled for every
 the same lines, where they are traced.
 """
 
+import dataclasses
 from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -25,7 +25,7 @@ REDUNDANT = 1e-4
 # Plain dataclasses: searches read attributes of a design ten thousand times, and those of an
 # `eqx.Module` take microseconds.
 @jax.tree_util.register_dataclass
-@dataclass(frozen=True, eq=False)
+@dataclasses.dataclass(frozen=True, eq=False)
 class Design:
     """The splines of every input, orthonormal within each, and their inner products.
 
@@ -47,11 +47,15 @@ class Design:
     features: Any
     gram: Any
     norms: Any
+    # Which of these have inputs on their first axis, after the rows, and on both axes.
+    OF_INPUTS: ClassVar[tuple[str, ...]] = ("knots", "mean", "matrix", "present")
+    OF_ROWS: ClassVar[tuple[str, ...]] = ("inputs", "features")
+    OF_PAIRS: ClassVar[tuple[str, ...]] = ("norms",)
 
     @property
     def n_inputs(self) -> int:
         """The number of candidate inputs."""
-        return self.inputs.shape[1]
+        return self.knots.shape[0]
 
     @property
     def n_windows(self) -> Any:
@@ -70,51 +74,46 @@ class Design:
 
     def of_inputs(self, inputs: Any) -> "Design":
         """Return the design of some inputs, by their numbers or as a slice."""
-        return Design(
-            inputs=self.inputs[:, inputs],
-            root=self.root,
-            knots=self.knots[inputs],
-            mean=self.mean[inputs],
-            matrix=self.matrix[inputs],
-            present=self.present[inputs],
-            features=self.features[:, inputs],
-            gram=self.gram[inputs][:, :, inputs],
-            norms=self.norms[inputs][:, inputs],
-        )
+        own = {name: getattr(self, name)[inputs] for name in self.OF_INPUTS}
+        own |= {name: getattr(self, name)[:, inputs] for name in self.OF_ROWS}
+        own |= {name: getattr(self, name)[inputs][:, inputs] for name in self.OF_PAIRS}
+        return dataclasses.replace(self, gram=self.gram[inputs][:, :, inputs], **own)
 
     def with_inputs(self, places: Any, values: Any) -> "Design":
         """Return the design with other values, `[window place]`, of the inputs at some places."""
         places = np.asarray(places, int)
         new = design_of(values, self.root**2)
-        inputs, features = self.inputs.copy(), self.features.copy()
-        inputs[:, places], features[:, places] = new.inputs, new.features
+        own = {name: getattr(self, name).copy() for name in self.OF_INPUTS + self.OF_ROWS}
+        for name in self.OF_INPUTS:
+            own[name][places] = getattr(new, name)
+        for name in self.OF_ROWS:
+            own[name][:, places] = getattr(new, name)
         gram, norms = self.gram.copy(), self.norms.copy()
-        rows = inner_products(new.features, features)
+        rows = inner_products(new.features, own["features"])
         gram[places], gram[:, :, places] = rows, rows.transpose(2, 3, 0, 1)
-        rows = _norms_of_products(new.inputs, inputs, self.root)
+        rows = _norms_of_products(new.inputs, own["inputs"], self.root)
         norms[places], norms[:, places] = rows, rows.T
-        parts = {}
-        for name in ("knots", "mean", "matrix", "present"):
-            parts[name] = getattr(self, name).copy()
-            parts[name][places] = getattr(new, name)
-        return Design(
-            inputs=inputs, root=self.root, features=features, gram=gram, norms=norms, **parts
-        )
+        return dataclasses.replace(self, gram=gram, norms=norms, **own)
 
     def products(self, pairs: Any) -> tuple[Any, Any, Any]:
-        """Return the centred products of two inputs, of unit length, `[window pair]`, with their
-        means and lengths before.
+        """Return the centred products of two inputs, of unit length, `[row pair]`, with their means
+        and lengths before.
 
         - `pairs`: the two inputs of each, `[pair 2]`.
         """
+        raw, mean = self.centred_products(pairs)
+        xp = namespace_of(raw)
+        size = xp.sqrt((raw**2).sum(0))
+        size = xp.where(size > 0, size, 1)
+        return raw / size[None], mean, size
+
+    def centred_products(self, pairs: Any) -> tuple[Any, Any]:
+        """Return the centred products of two inputs, `[row pair]`, and their means."""
         xp = namespace_of((self, pairs))
         weight = self.root**2
         raw = self.inputs[:, pairs[:, 0]] * self.inputs[:, pairs[:, 1]]
         mean = weight @ raw / xp.maximum(weight.sum(), 1)
-        raw = (raw - mean[None]) * self.root[:, None]
-        size = xp.sqrt((raw**2).sum(0))
-        size = xp.where(size > 0, size, 1)
-        return raw / size[None], mean, size
+        return (raw - mean[None]) * self.root[:, None], mean
 
     def along_products(self, residual: Any) -> Any:
         """Return the inner product of the product of every two inputs with a residual of weighted
@@ -127,6 +126,14 @@ class Design:
         size, parts = np.sqrt(np.abs(weighted))[:, None], (weighted > 0, weighted < 0)
         plus, minus = (size[part] * self.inputs[part] for part in parts)
         return plus.T @ plus - minus.T @ minus
+
+
+class Rate(NamedTuple):
+    """The rate of a target in the rows of a design, and its mean."""
+
+    design: Design
+    output: Any
+    mean: float
 
 
 def design_of(inputs: Any, weight: Any, knots: Any = None) -> Design:
@@ -212,10 +219,10 @@ def orthonormal(terms: Iterable) -> Basis:
 
 
 def inner_products(some: Any, features: Any) -> Any:
-    """Return the inner products of some features with all, `[some width input width]`."""
-    n, width = some.shape[0], some.shape[2]
+    """Return the inner products of some features with others, `[some width input width]`."""
+    n = some.shape[0]
     both = some.reshape(n, -1).T @ features.reshape(n, -1)
-    return both.reshape(some.shape[1], width, features.shape[1], width)
+    return both.reshape(*some.shape[1:], *features.shape[1:])
 
 
 def _norms_of_products(some: Any, inputs: Any, root: Any) -> Any:

@@ -15,6 +15,7 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from ._search import (
+    FLOOR,
     LINE,
     MOST,
     OUT,
@@ -22,7 +23,7 @@ from ._search import (
     Problem,
     columns_price,
     ridge_of,
-    search_known,
+    search_roomy,
 )
 
 # Rounds of searches, each at the size of effects that the one before found, until the mean of
@@ -44,7 +45,7 @@ def distributed_lags(
 ) -> Distributed:
     """Return the linear map with few sources, each of them at any of its lags, that is best by
 
-        n log(risk + floor) + log n · own columns + (1 + log m) · other columns
+        n log(risk + 10⁻⁴) + log n · own columns + (1 + log m) · other columns
         + 2 log (sources choose s) + Σ 2 log (L (L choose k)),
 
     where k of the L lags of each of s sources are in use: as likely as any other number, and then
@@ -72,11 +73,11 @@ def distributed_lags(
 
 
 def _log_risk(problem: Problem, j: int, mask: Bool[np.ndarray, " input"]) -> float:
-    """Return n log(risk + floor) of a target with some inputs."""
+    """Return n log(risk + 10⁻⁴) of a target with some inputs."""
     c, gram = problem.cross[j, mask, 0], problem.gram[mask, 0][:, mask, 0]
     gram = gram + ridge_of(gram.dtype) * np.eye(len(c))
     risk = 1 - float(c @ np.linalg.solve(gram, c[:, None])[:, 0]) / max(problem.power[j], 1e-300)
-    return float(problem.n) * math.log(max(risk, 0) + float(problem.floor))
+    return float(problem.n) * math.log(max(risk, 0) + FLOOR)
 
 
 class _Prices(NamedTuple):
@@ -163,18 +164,8 @@ def _searched(problem: Problem, prices: _Prices, j: int, start: Bool[np.ndarray,
 
 def _at_slopes(problem: Problem, price, j: int, start: Bool[np.ndarray, " input"]):
     """Return the inputs that a search finds at fixed prices beside that of columns."""
-    one = problem._replace(
-        cross=problem.cross[j : j + 1],
-        power=problem.power[j : j + 1],
-        allowed=problem.allowed[j : j + 1],
-        required=problem.required[j : j + 1],
-        choices=np.asarray(1.0),
-        price=price,
-    )
-    level, most = np.where(start, LINE, OUT)[None], MOST
-    while True:
-        while most <= (level > OUT).sum() and most < len(start):
-            most *= 2
-        level = search_known(one, level, most).level
-        if most >= len(start) or (level > OUT).sum() < most:
-            return level[0] > OUT
+    one = problem.of_targets([j])._replace(choices=np.asarray(1.0), price=price)
+    most = MOST
+    while most <= start.sum():
+        most *= 2
+    return search_roomy(one, np.where(start, LINE, OUT), most).level > OUT

@@ -26,8 +26,8 @@ from jaxtyping import Bool, Float, Int
 
 from ._distributed import distributed_lags
 from ._features import WIDTH, Between, knots_of, spline_terms
-from ._search import LINE, OUT, PROGRESS, Problem, Selection, search_known
-from ._sums import grouped, sums_of, with_changed
+from ._search import FLOOR, LINE, OUT, PROGRESS, Problem, Selection, best_of, search_known
+from ._sums import sums_of, with_changed
 
 # Nats within which two readings are equally likely: 20 to 1.
 CLEARLY = 3.0
@@ -50,9 +50,6 @@ FINER = 96
 SPREAD, PLACE = 3, 0.5
 # Windows without estimates that a target must have for any evidence.
 FEWEST = 20
-# Below which a share of variance is an error of features, also of records without noise: as where
-# graphs are searched.
-FLOOR = 1e-4
 # Windows to either side within which the weight of others in a local variance halves, and the least
 # local variance relative to the mean.
 MEMORIES, LEAST = (1.0, 2.0, 5.0, 10.0, 20.0, 50.0), 1e-3
@@ -174,8 +171,7 @@ class _Regression:
 
     def problem(self) -> Problem:
         """Return the problem of these columns."""
-        made = grouped(self.sums, WIDTH)
-        return Problem.of(made, n=self.n, floor=FLOOR)._replace(
+        return Problem.of(self.sums, WIDTH, n=self.n)._replace(
             choices=np.asarray(self.choices, float),
             allowed=self.allowed,
             required=self.required,
@@ -366,12 +362,15 @@ class _Candidates(NamedTuple):
         """Return which of some lags or delays each mean is over."""
         return [[places.index(lag) for lag in row] for row in self.spread()]
 
-    def of_map(self, graph: np.ndarray, *, means: bool) -> np.ndarray:
-        """Return the inputs of a map that a graph `[source target lag]` has, `[target input]`, with
-        the means over its lags or without any.
+    def inputs_of(
+        self, graph: np.ndarray, delays: tuple[int | float, ...], *, whole: bool = False
+    ) -> np.ndarray:
+        """Return the inputs that a graph `[source target lag]` has of a map, or of a flow at some
+        delays, `[target input]`: at all delays from each lag up to the next, with the means over
+        its lags, or at `whole` ones only.
         """
-        rows = [graph[:, :, place].T for place in range(len(self.lags))]
-        more = [graph[:, :, part].all(axis=2).T & means for part in self.parts(self.lags)]
+        rows = [graph[:, :, self.lags.index(int(d))].T & (not whole or d % 1 == 0) for d in delays]
+        more = [graph[:, :, part].all(axis=2).T & (not whole) for part in self.parts(self.lags)]
         return np.stack([*rows, *more], axis=1).reshape(self.dim, -1)
 
     def n_means(self) -> int:
@@ -384,36 +383,24 @@ class _Candidates(NamedTuple):
         later = [max(lag - 1, 0) for lag in whole]
         return sorted({0, *whole, *later, *(lag + 1 for lag in whole)})
 
-    def of_flow(self, graph, *, whole: bool = False) -> np.ndarray:
-        """Return the inputs of a flow that a graph `[source target lag]` has, `[target input]`: at
-        all delays from each lag up to the next, or at whole ones only.
-        """
-        rows = [
-            graph[:, :, self.lags.index(int(d))].T & (not whole or d % 1 == 0) for d in self.delays
-        ]
-        more = [graph[:, :, part].all(axis=2).T & (not whole) for part in self.parts(self.lags)]
-        return np.stack([*rows, *more], axis=1).reshape(self.dim, -1)
-
     def to_flow(self, level: Int[np.ndarray, "target input"]) -> np.ndarray:
         """Return a map's inputs as a flow's, each in the middle of the interval that its lag stands
         for.
         """
-        level = level.reshape(self.dim, -1, self.dim)
-        out = np.zeros((self.dim, len(self.delays), self.dim), np.int32)
-        for i, lag in enumerate(self.lags):
-            between = lag + 0.5 in self.delays and lag > 0
-            place = self.delays.index(lag + 0.5 if between else float(lag))
-            out[:, place] = level[:, i]
-        return np.concatenate([out, level[:, len(self.lags) :]], axis=1).reshape(self.dim, -1)
+        middles = [lag + 0.5 if lag > 0 and lag + 0.5 in self.delays else lag for lag in self.lags]
+        return self._moved(level, [self.delays.index(delay) for delay in middles], self.delays)
 
     def to_map(self, level: Int[np.ndarray, "target input"]) -> np.ndarray:
         """Return a flow's inputs as a map's, each at the lag not above its delay."""
+        return self._moved(level, [self.lags.index(int(delay)) for delay in self.delays], self.lags)
+
+    def _moved(self, level, to: list[int], delays: tuple[int | float, ...]) -> np.ndarray:
+        """Return inputs, each at another place among some delays, and their means."""
         level = level.reshape(self.dim, -1, self.dim)
-        out = np.zeros((self.dim, len(self.lags), self.dim), np.int32)
-        for i, delay in enumerate(self.delays):
-            place = self.lags.index(int(delay))
+        out = np.zeros((self.dim, len(delays), self.dim), np.int32)
+        for i, place in enumerate(to):
             out[:, place] = np.maximum(out[:, place], level[:, i])
-        return np.concatenate([out, level[:, len(self.delays) :]], axis=1).reshape(self.dim, -1)
+        return np.concatenate([out, level[:, len(to) :]], axis=1).reshape(self.dim, -1)
 
     def each(self, level: Int[np.ndarray, "target input"]) -> np.ndarray:
         """Return a map's inputs with the lags of its means in their place."""
@@ -600,8 +587,8 @@ class _Compared(NamedTuple):
             steps.rates,
             weight,
             choices,
-            candidates.of_map(allowed, means=True),
-            candidates.of_map(required, means=False),
+            candidates.inputs_of(allowed, lags),
+            candidates.inputs_of(required, lags, whole=True),
             candidates.n_means(),
             room=candidates.dim * len(candidates.delays) + candidates.n_means(),
         )
@@ -610,13 +597,13 @@ class _Compared(NamedTuple):
             candidates,
             weight,
             choices,
-            candidates.of_flow(allowed),
-            candidates.of_flow(required, whole=True),
+            candidates.inputs_of(allowed, candidates.delays),
+            candidates.inputs_of(required, candidates.delays, whole=True),
             candidates.n_means(),
         )
         (plain,) = as_map.search(None, means=False)
         maps = as_map.search(None, plain.level) if candidates.n_means() else [plain]
-        from_map = candidates.to_flow(_best_of(maps).level)
+        from_map = candidates.to_flow(best_of(maps).level)
         starts = as_flow.search(None, from_map)
         fitted = [(found, as_flow.refit(found, as_flow.at_start).says) for found in starts]
         best = min((as_flow.settle(*one) for one in fitted), key=_Fit.total)
@@ -629,9 +616,9 @@ class _Compared(NamedTuple):
             if not best.total() < before - PROGRESS:
                 break
         from_flow = candidates.to_map(best.found.level)
-        plain = _best_of([plain, *as_map.search(candidates.each(from_flow), means=False)])
+        plain = best_of([plain, *as_map.search(candidates.each(from_flow), means=False)])
         from_flow_too = as_map.search(from_flow) if candidates.n_means() else []
-        of_map = _best_of([plain, *maps, *from_flow_too])
+        of_map = best_of([plain, *maps, *from_flow_too])
         as_flow.end_at(best.says)
         left = np.stack([as_map.left(of_map), as_flow.left(best.found)])
         costs = of_map.cost, best.found.cost
@@ -721,18 +708,10 @@ def _distributed(
     if n_lags < 2 or not (start.reshape(shape).any(axis=1) & others).any():
         return None
     lines = as_map.columns.reshape(len(as_map.rates), -1, WIDTH)[:, : n_lags * dim, 0]
-    made = grouped(sums_of(lines, as_map.rates, np.ones(len(lines))), 1)
-    problem = Problem.of(made, n=as_map.n, floor=FLOOR)
-    problem = problem._replace(allowed=allowed, required=required)
+    sums = sums_of(lines, as_map.rates, np.ones(len(lines)))
+    problem = Problem.of(sums, 1, n=as_map.n)._replace(allowed=allowed, required=required)
     found = distributed_lags(problem, n_lags, start)
     several = found.mask.reshape(shape).sum(axis=1) > 1
     if not (several & others).any() or found.cost > plain.cost.sum() - 2 * CLEARLY:
         return None
     return found.mask.reshape(shape).transpose(2, 0, 1)
-
-
-def _best_of(found: list[Selection]) -> Selection:
-    """Return the best selection of each target."""
-    best = np.stack([one.cost for one in found]).argmin(axis=0)
-    rows = [[part[j] for part in found[c]] for j, c in enumerate(best)]
-    return Selection(*(np.stack(part) for part in zip(*rows, strict=True)))

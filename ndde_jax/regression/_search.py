@@ -8,7 +8,7 @@ on trial and looks for the best group to fill it.
 
 import functools
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -18,7 +18,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from .._types import namespace_of
-from ._sums import Grouped
+from ._sums import Sums
 
 # Levels of a group of features: not used, its first feature alone (a straight line), all of them.
 OUT, LINE, CURVE = 0, 1, 2
@@ -27,6 +27,11 @@ OUT, LINE, CURVE = 0, 1, 2
 MOST, FIRST_ROOM, MANY = 12, 6, 64
 # A move must lower the criterion by this much.
 PROGRESS = 1e-3
+# Share of a variance below which explaining more counts for nothing: difference quotients err
+# anyway.
+FLOOR = 1e-4
+# Relative to the size of a feature: less of it beside the features before it is rounding.
+REDUNDANT = 1e-8
 # Windows that a column takes at least.
 WINDOWS_PER_COLUMN = 4
 
@@ -83,7 +88,6 @@ class Problem(NamedTuple):
         the input itself: twice its own number, or the two inputs of a product.
     - `allowed`: groups that a target may have, `[target group]`.
     - `required`: inputs that some group of a target must read, by the number of their own group.
-    - `floor`: the share of a variance below which explaining more counts for nothing.
     """
 
     gram: Any
@@ -97,21 +101,33 @@ class Problem(NamedTuple):
     reads: Any
     allowed: Any
     required: Any
-    floor: Any
 
     @classmethod
-    def of(cls, made: Grouped, *, n: Any, floor: Any = 1e-4) -> "Problem":
-        """Return the problem of all groups at the usual prices, every one allowed.
+    def of(cls, sums: Sums, width: int, *, n: Any) -> "Problem":
+        """Return the problem of one block of sums over features that come in groups of one width,
+        at the usual prices, every group allowed.
+
+        A feature that the earlier ones of its group explain but for rounding becomes zero.
 
         - `n`: number of independent windows.
-        - `floor`: 10⁻⁴ by default, the resolution of difference quotients.
         """
-        n_targets, n_groups = made.cross.shape[:2]
+        xp = namespace_of(sums)
+        total = xp.maximum(sums.weight[0], 1e-300)
+        mean, center = sums.x[0] / total, sums.y[0] / total
+        gram = sums.xx[0] - total * mean[:, None] * mean[None]
+        cross = (sums.xy[0] - total * mean[:, None] * center[None]).T
+        n_groups, n_targets = len(mean) // width, len(center)
+        shape, each = (n_groups, width, n_groups, width), np.arange(n_groups)
+        gram = gram.reshape(shape)
+        # A variable is as large as its spread about its mean allows to tell from rounding.
+        size = xp.diagonal(sums.xx[0]).reshape(n_groups, width)
+        matrix, present = _orthonormal(gram[each, :, each, :], size)
+        gram = xp.einsum("gai,gahb->gihb", matrix, gram, optimize=True)
         return cls(
-            gram=made.gram,
-            cross=made.cross,
-            power=made.power,
-            present=made.present,
+            gram=xp.einsum("gihb,hbj->gihj", gram, matrix, optimize=True),
+            cross=xp.einsum("tga,gai->tgi", cross.reshape(-1, n_groups, width), matrix),
+            power=sums.yy[0] - total * center**2,
+            present=present,
             n=np.asarray(n, float),
             choices=np.asarray(n_groups, float),
             price=np.zeros(n_groups),
@@ -119,8 +135,35 @@ class Problem(NamedTuple):
             reads=each_alone(n_groups),
             allowed=np.ones((n_targets, n_groups), bool),
             required=np.zeros((n_targets, n_groups), bool),
-            floor=np.asarray(floor, float),
         )
+
+    def of_targets(self, rows: Any) -> "Problem":
+        """Return the problem of some targets."""
+        names = ("cross", "power", "allowed", "required")
+        return self._replace(**{name: getattr(self, name)[rows] for name in names})
+
+
+def _orthonormal(own: Any, size: Any) -> tuple[Any, Any]:
+    """Return what makes orthonormal features of each group, `[group width width]`, and which of
+    these are `present`, of the inner products within groups and the `size` of each feature.
+
+    Gram–Schmidt, written out: rows of the inverse of the Cholesky factor.
+    """
+    xp, (n_groups, width) = namespace_of((own, size)), size.shape
+    rows: list[Any] = []
+    present: list[Any] = []
+    for k in range(width):
+        row = xp.zeros((n_groups, width)) + np.eye(width)[k]
+        for other in rows:
+            along = xp.einsum("gi,gij,gj->g", other, own, row)
+            row = row - along[:, None] * other
+        left = xp.einsum("gi,gij,gj->g", row, own, row)
+        here = left > REDUNDANT * xp.maximum(size[:, k], 1e-300)
+        here = here & (own[:, k, k] > REDUNDANT * size[:, k])
+        row = xp.where(here[:, None], row / xp.sqrt(xp.where(here, left, 1))[:, None], 0)
+        rows.append(row)
+        present.append(here)
+    return xp.stack(rows, axis=-1), xp.stack(present, axis=-1)
 
 
 def each_alone(n_groups: int) -> Int[np.ndarray, "group 2"]:
@@ -133,15 +176,26 @@ class Selection(NamedTuple):
 
     - `level`: OUT, LINE or CURVE.
     - `risk`: share of the variance that is left.
-    - `cost`: the criterion, n log(risk + floor) and all prices; comparable between searches of the
+    - `cost`: the criterion, n log(risk + 10⁻⁴) and all prices; comparable between searches of the
         same rates.
-    - `change`: by how much log(risk + floor) rises without a chosen group, or falls with another.
+    - `change`: by how much log(risk + 10⁻⁴) rises without a chosen group, or falls with another.
     """
 
     level: Any
     risk: Any
     cost: Any
     change: Any
+
+    def of_targets(self, rows: Any) -> "Selection":
+        """Return the selection of some targets, or of one."""
+        return Selection(*(part[rows] for part in self))
+
+
+def best_of(found: Sequence[Selection]) -> Selection:
+    """Return the cheapest of several selections for every target."""
+    best = np.stack([one.cost for one in found]).argmin(axis=0)
+    rows = np.arange(len(best))
+    return Selection(*(np.stack(parts)[best, rows] for parts in zip(*found, strict=True)))
 
 
 def columns_price(n: Any, columns: Any) -> Any:
@@ -306,7 +360,7 @@ def _search_target(problem: Problem, cross, power, allowed, required, start, mos
     )
 
     def cost(rss, columns, number, products, paid):
-        explained = problem.n * jnp.log(jnp.maximum(rss, 0) / power + problem.floor)
+        explained = problem.n * jnp.log(jnp.maximum(rss, 0) / power + FLOOR)
         chosen = _at(by_choice.ravel(), number * (most + 1) + products)
         return explained + columns_price(problem.n, columns.astype(dtype)) + chosen + paid
 
@@ -361,7 +415,7 @@ def _search_target(problem: Problem, cross, power, allowed, required, start, mos
             (products + jnp.where(new, as_paired, 0))[None],
             (paid + jnp.where(new, problem.price, 0))[None],
         )
-        add = jnp.where(may & (moves.gain >= problem.floor * power), add, jnp.inf)
+        add = jnp.where(may & (moves.gain >= FLOOR * power), add, jnp.inf)
         # A curve less, or a group less.
         none = jnp.zeros_like(own)
         freed = own + jnp.sum(jnp.where(last, table[:, 6:8], 0), axis=1, dtype=jnp.int32)
@@ -373,7 +427,7 @@ def _search_target(problem: Problem, cross, power, allowed, required, start, mos
             paid - jnp.stack([jnp.zeros_like(own_price), own_price]),
         )
         # What counts for nothing goes, whatever it costs.
-        drop = jnp.where(moves.rise < problem.floor * power, jnp.minimum(drop, -1e30), drop)
+        drop = jnp.where(moves.rise < FLOOR * power, jnp.minimum(drop, -1e30), drop)
         leaves = jnp.stack([(levels == CURVE) & bends, held & ~must]) & ~trying
         drop = jnp.where(leaves, drop, jnp.inf)
         every = jnp.concatenate([add.ravel(), drop.ravel()])
@@ -423,13 +477,13 @@ def _search_target(problem: Problem, cross, power, allowed, required, start, mos
         move,
         (state, nothing),
     )
-    risk, floor = jnp.maximum(found.risk, 0), problem.floor
+    risk = jnp.maximum(found.risk, 0)
     # By chance a group explains a share of its width.
     extra = jnp.clip(found.change - widths.astype(dtype) * risk / problem.n, 0, risk)
     change = jnp.where(
         found.level > OUT,
-        jnp.log(1 + found.change / (risk + floor)),
-        jnp.log((risk + floor) / (risk - extra + floor)),
+        jnp.log(1 + found.change / (risk + FLOOR)),
+        jnp.log((risk + FLOOR) / (risk - extra + FLOOR)),
     )
     return Selection(found.level, risk, found.cost, change)
 
@@ -441,7 +495,7 @@ def search(
     none.
 
     A group is added, as a straight line or with its bend, dropped, straightened or exchanged for
-    another while the criterion falls: n log(risk + floor), the price of the columns, and 2 log
+    another while the criterion falls: n log(risk + FLOOR), the price of the columns, and 2 log
     (choices choose k) for the number k of groups (Chen and Chen, 2008).
 
     Pure: `jit` and `vmap` over problems agree with single calls. Targets are searched one after the
@@ -461,8 +515,7 @@ def search(
     z = rng.normal(size=(500, 3))
     y = 0.5 * z[:, :1] + z[:, 1:2] ** 2 + rng.normal(size=(500, 1))
     terms = np.stack([z, z**2], axis=-1).reshape(500, -1)
-    made = regression.grouped(regression.sums_of(terms, y, np.ones(500)), 2)
-    problem = regression.Problem.of(made, n=500)
+    problem = regression.Problem.of(regression.sums_of(terms, y, np.ones(500)), 2, n=500)
     print(regression.search_known(problem).level)  # [[1 2 0]]
     ```
     """
@@ -551,7 +604,6 @@ def search_known(
         reads=np.concatenate([problem.reads, each_alone(room)[n_groups:]]).astype(np.int32),
         allowed=whole(problem.allowed, 1),
         required=whole(problem.required, 1),
-        floor=np.float64(problem.floor),
     )
     risk, cost = np.zeros((2, n_targets))
     found = Selection(level, risk, cost, np.zeros(level.shape))
@@ -568,6 +620,17 @@ def search_known(
                 _search_rows(shared, found, some[first : first + TARGETS], own_most)
             left = left[(found.level[left] > OUT).sum(1) >= own_most]
     return found._replace(level=found.level[:, :n_groups], change=found.change[:, :n_groups])
+
+
+def search_roomy(problem: Problem, start: Int[np.ndarray, " group"], most: int) -> Selection:
+    """Return the result of [`search_known`][ndde_jax.regression.search_known] for the one target of
+    a problem, continued with twice the room for groups where all places were taken.
+    """
+    while True:
+        found = search_known(problem, start[None], most).of_targets(0)
+        if most >= len(start) or (found.level > OUT).sum() < most:
+            return found
+        start, most = found.level, 2 * most
 
 
 def _search_rows(problem: Problem, found: Selection, rows: Int[np.ndarray, " row"], most: int):

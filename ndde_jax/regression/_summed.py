@@ -1,13 +1,13 @@
 """The design of a record of which only sums over its windows are known."""
 
 import dataclasses
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import jax
 import numpy as np
 from jaxtyping import Float, Int
 
-from ._design import Design, inner_products, orthonormal
+from ._design import Design, Rate, inner_products, orthonormal
 from ._features import WIDTH
 from ._sums import Sums
 
@@ -35,11 +35,8 @@ class SummedDesign(Design):
     paired: Any
     pair_mean: Any
     number: Any
-
-    @property
-    def n_inputs(self) -> int:
-        """The number of candidate inputs."""
-        return len(self.knots)
+    OF_ROWS: ClassVar[tuple[str, ...]] = ("features", "terms")
+    OF_PAIRS: ClassVar[tuple[str, ...]] = ("norms", "number")
 
     @property
     def n_windows(self) -> Any:
@@ -51,29 +48,12 @@ class SummedDesign(Design):
         size = np.sqrt(output @ output)
         return output / (size if size > 0 else 1), size
 
-    def of_inputs(self, inputs: Any) -> "SummedDesign":
-        """Return the design of some inputs, by their numbers or as a slice."""
-        one = {name: getattr(self, name)[inputs] for name in ("knots", "mean", "matrix", "present")}
-        two = {name: getattr(self, name)[inputs][:, inputs] for name in ("norms", "number")}
-        gram = self.gram[inputs][:, :, inputs]
-        rows = {name: getattr(self, name)[:, inputs] for name in ("features", "terms")}
-        return dataclasses.replace(self, gram=gram, **one, **two, **rows)
-
-    def products(self, pairs: Any) -> tuple[Any, Any, Any]:
-        """Return the centred products of two inputs, of unit length, `[row pair]`, with their means
-        and lengths before.
-        """
+    def centred_products(self, pairs: Any) -> tuple[Any, Any]:
+        """Return the centred products of two inputs, `[row pair]`, and their means."""
         number = self.number[pairs[:, 0], pairs[:, 1]]
         there = number >= 0
-        raw = self.centred_products(pairs)
-        size = np.sqrt((raw**2).sum(0))
-        size = np.where(size > 0, size, 1)
-        return raw / size[None], np.where(there, self.pair_mean[number], 0), size
-
-    def centred_products(self, pairs: Any) -> Any:
-        """Return the centred products of two inputs, `[row pair]`."""
-        number = self.number[pairs[:, 0], pairs[:, 1]]
-        return np.where((number >= 0)[None], self.paired[:, number], 0)
+        raw = np.where(there[None], self.paired[:, number], 0)
+        return raw, np.where(there, self.pair_mean[number], 0)
 
     def along_products(self, residual: Any) -> Any:
         """Return the inner product of every product of two inputs with a residual,
@@ -89,6 +69,11 @@ class Summed(NamedTuple):
     design: SummedDesign
     outputs: Float[np.ndarray, "row target"]
     center: Float[np.ndarray, " target"]
+
+    def rate(self, j: int, inputs: Any = None) -> Rate:
+        """Return the rate of a target in a design of some inputs, by default of all."""
+        design = self.design if inputs is None else self.design.of_inputs(inputs)
+        return Rate(design, self.outputs[:, j], float(self.center[j]))
 
 
 def summed_design(

@@ -1,16 +1,14 @@
 """The sufficient statistics of regressions: sums over windows, per block, that add up."""
 
 import itertools
-from typing import Any
+import operator
 
 import equinox as eqx
+import jax
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
 from .._types import namespace_of
-
-# Relative to the size of a feature: less of it beside the features before it is rounding.
-REDUNDANT = 1e-8
 
 
 class Sums(eqx.Module):
@@ -33,27 +31,7 @@ class Sums(eqx.Module):
     yy: Float[Array | np.ndarray, "block target"]
 
     def __add__(self, other: "Sums") -> "Sums":
-        return Sums(*(a + b for a, b in zip(self._parts(), other._parts(), strict=True)))
-
-    def __sub__(self, other: "Sums") -> "Sums":
-        return Sums(*(a - b for a, b in zip(self._parts(), other._parts(), strict=True)))
-
-    def total(self) -> "Sums":
-        """Return the sums over all blocks, as one block."""
-        return Sums(*(a.sum(0, keepdims=True) for a in self._parts()))
-
-    def without(self, blocks: Any) -> "Sums":
-        """Return the sums over all blocks except some, as one block."""
-        keep = np.setdiff1d(np.arange(len(self.weight)), blocks)
-        return Sums(*(a[keep].sum(0, keepdims=True) for a in self._parts()))
-
-    def of_features(self, features: Any) -> "Sums":
-        """Return the sums of some features."""
-        one = self.xx[:, features][:, :, features]
-        return Sums(self.weight, self.x[:, features], self.y, one, self.xy[:, features], self.yy)
-
-    def _parts(self):
-        return (self.weight, self.x, self.y, self.xx, self.xy, self.yy)
+        return jax.tree.map(operator.add, self, other)
 
 
 def sums_of(
@@ -107,61 +85,3 @@ def with_changed(
     xx[0, changed] = products = new.T @ features
     xx[0][:, changed] = products.T
     return Sums(sums.weight, x, sums.y, xx, xy, sums.yy)
-
-
-class Grouped(eqx.Module):
-    """The inner products of centred features that are orthonormal within each group of one width.
-
-    - `gram`, `cross`, `power`: as a [`Problem`][ndde_jax.regression.Problem] has them.
-    - `present`: which features of a group are not redundant.
-    - `matrix`: of each group, so that features are (terms − `mean`) @ matrix.
-    """
-
-    gram: Float[Array | np.ndarray, "group width group width"]
-    cross: Float[Array | np.ndarray, "target group width"]
-    power: Float[Array | np.ndarray, "target"]
-    present: Any
-    matrix: Float[Array | np.ndarray, "group width width"]
-    mean: Float[Array | np.ndarray, "group width"]
-    center: Float[Array | np.ndarray, "target"]
-
-
-def grouped(sums: Sums, width: int) -> Grouped:
-    """Return the inner products of one block's features, centred, in orthonormal groups.
-
-    A feature that the earlier ones of its group explain but for rounding becomes zero.
-    """
-    xp = namespace_of(sums)
-    total = xp.maximum(sums.weight[0], 1e-300)
-    mean, center = sums.x[0] / total, sums.y[0] / total
-    gram = sums.xx[0] - total * mean[:, None] * mean[None]
-    cross = (sums.xy[0] - total * mean[:, None] * center[None]).T
-    power = sums.yy[0] - total * center**2
-    n_groups = len(mean) // width
-    each = np.arange(n_groups)
-    gram = gram.reshape(n_groups, width, n_groups, width)
-    own = gram[each, :, each, :]
-    # A variable is as large as its spread about its mean allows to tell from rounding.
-    raw = (sums.xx[0].reshape(n_groups, width, n_groups, width))[each, :, each, :]
-    size = xp.einsum("gii->gi", raw)
-    # Gram–Schmidt, written out: rows of the inverse of the Cholesky factor.
-    rows: list[Any] = []
-    present: list[Any] = []
-    for k in range(width):
-        row = xp.zeros((n_groups, width)) + np.eye(width)[k]
-        for other in rows:
-            along = xp.einsum("gi,gij,gj->g", other, own, row)
-            row = row - along[:, None] * other
-        left = xp.einsum("gi,gij,gj->g", row, own, row)
-        here = left > REDUNDANT * xp.maximum(size[:, k], 1e-300)
-        here = here & (own[:, k, k] > REDUNDANT * size[:, k])
-        row = xp.where(here[:, None], row / xp.sqrt(xp.where(here, left, 1))[:, None], 0)
-        rows.append(row)
-        present.append(here)
-    matrix = xp.stack(rows, axis=-1)  # [group term feature]
-    gram = xp.einsum("gai,gahb->gihb", matrix, gram, optimize=True)
-    gram = xp.einsum("gihb,hbj->gihj", gram, matrix, optimize=True)
-    cross = xp.einsum("tga,gai->tgi", cross.reshape(-1, n_groups, width), matrix)
-    return Grouped(
-        gram, cross, power, xp.stack(present, axis=-1), matrix, mean.reshape(-1, width), center
-    )

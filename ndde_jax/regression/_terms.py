@@ -16,16 +16,18 @@ from jaxtyping import Bool, Int
 
 from .._memory import after
 from .._types import namespace_of
-from ._design import Design
+from ._design import Design, inner_products
 from ._features import WIDTH
 from ._search import (
     CURVE,
+    FLOOR,
     LINE,
     MOST,
     OUT,
     PROGRESS,
     Problem,
     Selection,
+    best_of,
     columns_price,
     each_alone,
     eliminated,
@@ -33,10 +35,9 @@ from ._search import (
     ridge_of,
     search,
     search_known,
+    search_roomy,
 )
 
-# Share of a variance below which difference quotients err anyway.
-FLOOR = 1e-4
 # Inputs and products that a search with products is among: a size that the compiler knows.
 AMONG, PRODUCTS = 17, 15
 # Searches with products, each among those that the one before suggests.
@@ -77,6 +78,13 @@ class Terms(NamedTuple):
         level = xp.where(numbers == new, self.level[old], here).astype(self.level.dtype)
         pairs = xp.sort(xp.where(self.pairs == old, new, self.pairs), axis=1)
         return Terms(level, pairs.astype(self.pairs.dtype), self.used)
+
+    @classmethod
+    def none(cls, n_inputs: int, xp: Any) -> "Terms":
+        """Return no terms, with room for products, as arrays of NumPy or of JAX."""
+        room = min(PRODUCTS, n_inputs * (n_inputs - 1) // 2)
+        pairs = xp.zeros((room, 2), xp.asarray(0).dtype)
+        return cls(xp.zeros(n_inputs, np.int32), pairs, xp.zeros(room, bool))
 
     @classmethod
     def lines(cls, mask: Any) -> "Terms":
@@ -124,6 +132,10 @@ class Fit(NamedTuple):
         price = columns_price(self.n, xp.asarray(self.charged, dtype))
         price = price + 2 * (xp.asarray(inputs, dtype) + xp.asarray(pairs, dtype))
         return self.n * xp.log(self.risk + FLOOR) + price
+
+    def left_of(self, values: Any) -> Any:
+        """Return what the columns do not explain of other values, `[window value]`."""
+        return values - self.columns @ (self.inverse @ (self.columns.T @ values))
 
     def rise_without(self, inputs: Bool[Any, "input"]) -> Any:
         """Return the rise of the risk without all columns that read one of some inputs."""
@@ -189,6 +201,13 @@ def fit_terms(design: Design, y: Any, terms: Terms, done: Any = None) -> Fit:
     charged = _charged(design, terms)
     n = design.n_windows
     return Fit(terms, columns, on, place, reads, c, inverse, left, left @ left, n, charged)
+
+
+def best_fit(design: Design, y: Any, inputs: Any) -> Fit:
+    """Return the least squares fit of a rate on the terms that are best with some inputs, all of
+    which they read.
+    """
+    return fit_terms(design, y, find_terms(design, y, inputs, inputs))
 
 
 def _charged(design: Design, terms: Terms) -> Any:
@@ -260,24 +279,13 @@ class _Rate(NamedTuple):
     relaxed: Any = False
 
 
-def _present(design: Design, bent: Any) -> Any:
-    """Return the features that a rate may be made of: all, or the straight lines."""
-    xp = namespace_of((design, bent))
-    return design.present & xp.logical_or(bent, (np.arange(WIDTH) == 0)[None])
-
-
 def _searched(problem: Problem, start: Any, most: int) -> Selection:
     """Return the selection found from a start; on the host with more room where all places were
     taken.
     """
-    if namespace_of((problem, start)) is not np:
-        found = search(jax.tree.map(jnp.asarray, problem), jnp.asarray(start)[None], most)
-        return jax.tree.map(lambda a: a[0], found)
-    while True:
-        found = jax.tree.map(lambda a: a[0], search_known(problem, start[None], most))
-        if most >= len(start) or (found.level > OUT).sum() < most:
-            return found
-        start, most = found.level, 2 * most
+    if namespace_of((problem, start)) is np:
+        return search_roomy(problem, start, most)
+    return search(jax.tree.map(jnp.asarray, problem), jnp.asarray(start)[None], most).of_targets(0)
 
 
 def _problem(design: Design, rate: _Rate, slots: Any, products: _Products, place: Any) -> Problem:
@@ -286,32 +294,27 @@ def _problem(design: Design, rate: _Rate, slots: Any, products: _Products, place
     - `place`: the slots of the inputs of each product, `[product 2]`.
     """
     xp = namespace_of((design, rate, slots, products))
-    y, dtype, own_present = rate.y, rate.y.dtype, _present(design, rate.bent)[slots]
+    y, dtype = rate.y, rate.y.dtype
+    own_present = design.present[slots] & xp.logical_or(rate.bent, (np.arange(WIDTH) == 0)[None])
     pairs, count, among = products.pairs, products.pairs.shape[0], slots.shape[0]
-    own = design.features[:, slots].reshape(len(y), -1)
-    size = among + count
     # A product comes with the straight lines of its inputs, so that one move brings all of it.
     lines = design.features[:, :, 0][:, pairs]
     columns = xp.concatenate([design.products(pairs)[0][..., None], lines], axis=-1)
-    columns = columns.reshape(len(y), -1)
-    spare = (0, WIDTH - 3)
-    crossed = xp.pad((own.T @ columns).reshape(-1, count, 3), ((0, 0), (0, 0), spare))
-    inner = (columns.T @ columns).reshape(count, 3, count, 3)
-    inner = xp.pad(inner, ((0, 0), spare, (0, 0), spare))
-    left = xp.concatenate(
-        [design.gram[slots][:, :, slots].reshape(-1, among, WIDTH), crossed], axis=1
-    ).reshape(among, WIDTH, size, WIDTH)
-    below = crossed.reshape(among, WIDTH, count, WIDTH).transpose(2, 3, 0, 1)
-    below = xp.concatenate([below, inner], axis=2)
-    cross = xp.pad((y @ columns).reshape(count, 3), ((0, 0), spare))
+    spare, full = (0, WIDTH - 3), (0, 0)
+    crossed = inner_products(design.features[:, slots], columns)
+    crossed = xp.pad(crossed, (full, full, full, spare))
+    inner = xp.pad(inner_products(columns, columns), (full, spare, full, spare))
+    above = xp.concatenate([design.gram[slots][:, :, slots], crossed], axis=2)
+    below = xp.concatenate([crossed.transpose(2, 3, 0, 1), inner], axis=2)
+    cross = xp.pad((y @ columns.reshape(len(y), -1)).reshape(count, 3), (full, spare))
     there = xp.repeat(products.there[:, None], 3, axis=1)
     unused = xp.zeros(count, bool)
     charge = xp.concatenate([own_present.sum(1), xp.zeros(count, int)]).astype(np.int32)
     return Problem(
-        gram=xp.concatenate([left, below]),
+        gram=xp.concatenate([above, below]),
         cross=xp.concatenate([rate.cross[slots], cross])[None],
         power=(y @ y)[None],
-        present=xp.concatenate([own_present, xp.pad(there, ((0, 0), spare))]),
+        present=xp.concatenate([own_present, xp.pad(there, (full, spare))]),
         n=rate.n,
         choices=xp.where(rate.relaxed, 1, rate.choices).astype(dtype),
         price=xp.where(rate.relaxed, -charge.astype(dtype) * _discount(rate.n), 0).astype(dtype),
@@ -319,7 +322,6 @@ def _problem(design: Design, rate: _Rate, slots: Any, products: _Products, place
         reads=xp.concatenate([each_alone(among), xp.asarray(place).astype(np.int32)]),
         allowed=xp.concatenate([rate.allowed[slots], products.there])[None],
         required=xp.concatenate([rate.required[slots], unused])[None],
-        floor=np.asarray(FLOOR, dtype),
     )
 
 
@@ -346,11 +348,8 @@ def _with_products(
     start = xp.concatenate([terms.level[slots], xp.where(same.any(1), CURVE, OUT)])
     problem = _problem(design, rate, slots, products, place)
     found = _searched(problem, start.astype(np.int32), most)
-    level = xp.zeros(n_inputs, np.int32)
-    if xp is np:
-        level[slots] = found.level[:among]
-    else:
-        level = level.at[slots].set(found.level[:among])
+    here = slots[:, None] == numbers[None]
+    level = xp.where(here, found.level[:among, None], OUT).max(0)
     used, straight = found.level[among:] > OUT, found.level[among:] == CURVE
     lines = ((pairs[:, :, None] == numbers[None, None]) & straight[:, None, None]).any((0, 1))
     level = xp.maximum(level, lines.astype(level.dtype))
@@ -429,53 +428,33 @@ def _most(required: Any) -> int:
     return MOST if count <= MOST - 4 else 2 * (MANY if count > MOST else MOST)
 
 
-class _Targets(NamedTuple):
-    """The rates that are searched together: inner products with all features,
-    `[target input width]`, and with themselves, and the inputs that each may and must have.
+def _problem_of_sums(
+    design: Design, outputs: Any, allowed: Any, required: Any, choices: int
+) -> Problem:
+    """Return the problem of the splines of all inputs, without products, for rates
+    `[window target]`, on the host.
     """
-
-    cross: Any
-    power: Any
-    allowed: Any
-    required: Any
-
-    @classmethod
-    def of(cls, design: Design, outputs: Any, allowed: Any, required: Any) -> "_Targets":
-        """Return the targets of rates `[window target]`, on the host."""
-        cross = outputs.T @ design.features.reshape(len(outputs), -1)
-        cross = cross.reshape(-1, design.n_inputs, WIDTH)
-        return cls(cross, (outputs**2).sum(0), allowed, required)
-
-
-def _without_products(
-    design: Design,
-    targets: _Targets,
-    most: int,
-    choices: int,
-    *,
-    bent: bool,
-    start: Any = None,
-    relaxed: bool = False,
-) -> Selection:
-    """Return the selection of a search without products for every target, on the host."""
-    width = WIDTH if bent else 1
-    present = design.present[:, :width]
-    charge = present.sum(1)
-    problem = Problem(
-        gram=design.gram[:, :width, :, :width],
-        cross=targets.cross[:, :, :width],
-        power=targets.power,
-        present=present,
+    cross = outputs.T @ design.features.reshape(len(outputs), -1)
+    return Problem(
+        gram=design.gram,
+        cross=cross.reshape(-1, design.n_inputs, WIDTH),
+        power=(outputs**2).sum(0),
+        present=design.present,
         n=design.n_windows,
-        choices=1.0 if relaxed else float(choices),
-        price=-charge * _discount(design.n_windows) * relaxed,
-        charge=charge,
+        choices=float(choices),
+        price=np.zeros(design.n_inputs),
+        charge=design.present.sum(1),
         reads=each_alone(design.n_inputs),
-        allowed=targets.allowed,
-        required=targets.required,
-        floor=FLOOR,
+        allowed=allowed,
+        required=required,
     )
-    return search_known(problem, start, most)
+
+
+def _of_lines(problem: Problem) -> Problem:
+    """Return the problem of the straight lines alone."""
+    present = problem.present[:, :1]
+    gram, cross = problem.gram[:, :1, :, :1], problem.cross[:, :, :1]
+    return problem._replace(gram=gram, cross=cross, present=present, charge=present.sum(1))
 
 
 def _discount(n: Any) -> Any:
@@ -485,35 +464,24 @@ def _discount(n: Any) -> Any:
     return namespace_of(n).log(namespace_of(n).maximum(n, 2)) - 1
 
 
-def _better(one: Selection, other: Selection) -> Selection:
-    """Return the cheaper of two selections for every target."""
-    chosen = np.where(one.cost <= other.cost, 0, 1), np.arange(len(one.cost))
-    return jax.tree.map(lambda *both: np.stack(both)[chosen], one, other)
-
-
-def _sums(
-    design: Design, targets: _Targets, most: int, choices: int
-) -> tuple[Selection, Selection]:
+def _sums(splines: Problem, most: int) -> tuple[Selection, Selection]:
     """Return the best linear model of every target and the best sum of splines, on the host.
 
     Levels of a slow variable tell nothing one by one, and their differences everything. So a linear
     model is searched from nothing and down from more inputs than it needs; and splines from nothing
     and from the linear model.
     """
-    given = (design, targets, most, choices)
-    many = _without_products(*given, bent=False, relaxed=True)
-    linear = _better(
-        _without_products(*given, bent=False),
-        _without_products(*given, bent=False, start=many.level),
-    )
-    bent = _without_products(*given, bent=True)
+    lines = _of_lines(splines)
+    relaxed = lines._replace(choices=1.0, price=-lines.charge * _discount(lines.n))
+    many = search_known(relaxed, None, most)
+    linear = best_of([search_known(lines, start, most) for start in (None, many.level)])
+    bent = search_known(splines, None, most)
     again = np.flatnonzero(((linear.level > OUT) & (bent.level == OUT)).any(axis=1))
     if len(again):
-        some = _Targets(*(part[again] for part in targets))
         start = np.where(linear.level[again] > OUT, CURVE, OUT)
-        new = _without_products(design, some, most, choices, bent=True, start=start)
-        new = _better(jax.tree.map(lambda a: a[again], bent), new)
-        for whole, part in zip(jax.tree.leaves(bent), jax.tree.leaves(new), strict=True):
+        new = search_known(splines.of_targets(again), start, most)
+        new = best_of([bent.of_targets(again), new])
+        for whole, part in zip(bent, new, strict=True):
             whole[again] = part
     return linear, bent
 
@@ -531,9 +499,10 @@ def find_all_terms(
 
     - `now`: the same of the inputs at the first lag alone, where these are known.
     """
-    begun = _begun(design, outputs, allowed, required, step, design.n_inputs, now)
+    choices = design.n_inputs
+    begun = _begun(design, outputs, allowed, required, step, choices, now)
     return [
-        find_terms(design, y, allowed[j], required[j], step, begun[j])
+        _find_known(design, y, allowed[j], required[j], begun[j], choices)
         for j, y in enumerate(outputs.T)
     ]
 
@@ -565,22 +534,18 @@ def _begun(
     to the products of a few present states that drive it. So these are looked for by themselves.
     """
     most = _most(required.sum(1).max(initial=0)[None])
-    kinds = _sums(design, _Targets.of(design, outputs, allowed, required), most, choices)
-    linear, bent = (
-        [jax.tree.map(lambda a, j=j: a[j], kind) for j in range(len(allowed))] for kind in kinds
-    )
-    nowhere: list[Terms | None] = [None] * len(allowed)
-    if not 0 < step < design.n_inputs:
-        return [_Begun(*starts) for starts in zip(linear, bent, nowhere, strict=True)]
-    first, wide = slice(0, step), (0, design.n_inputs - step)
-    if now is None:
-        few = design.of_inputs(first)
-        now = find_all_terms(few, outputs, allowed[:, first], required[:, first], 0)
-    present = [
-        one._replace(level=np.maximum(np.pad(one.level, wide), CURVE * forced))
-        for one, forced in zip(now, required, strict=True)
-    ]
-    return [_Begun(*starts) for starts in zip(linear, bent, present, strict=True)]
+    linear, bent = _sums(_problem_of_sums(design, outputs, allowed, required, choices), most)
+    present: list[Terms | None] = [None] * len(allowed)
+    if 0 < step < design.n_inputs:
+        first, wide = slice(0, step), (0, design.n_inputs - step)
+        if now is None:
+            few = design.of_inputs(first)
+            now = find_all_terms(few, outputs, allowed[:, first], required[:, first], 0)
+        present = [
+            one._replace(level=np.maximum(np.pad(one.level, wide), CURVE * forced))
+            for one, forced in zip(now, required, strict=True)
+        ]
+    return [_Begun(linear.of_targets(j), bent.of_targets(j), one) for j, one in enumerate(present)]
 
 
 def find_terms(
@@ -589,7 +554,6 @@ def find_terms(
     allowed: Any,
     required: Any,
     step: int = 0,
-    begun: _Begun | None = None,
 ) -> Terms:
     """Return the terms that minimise the extended Bayesian information criterion of a rate: of a
     linear model, or of splines and products.
@@ -606,7 +570,6 @@ def find_terms(
     - `allowed`, `required`: inputs that it may follow and must follow, `[input]`.
     - `step`: the number of sources where inputs are (lag, source), static, so that so many are at
         the first lag; 0, the default, where inputs are no lags.
-    - `begun`: what the search starts from, if it is known.
 
     ```python
     import numpy as np
@@ -624,9 +587,9 @@ def find_terms(
         return _find_traced(design, y, allowed, required, step)
     if required.sum() > MANY:
         return _straight_or_bent(design, y, required)
-    if begun is None and not allowed.all():
+    if not allowed.all():
         return _find_among(design, y, allowed, required)
-    return _find_known(design, y, allowed, required, step, begun, design.n_inputs)
+    return find_all_terms(design, y[:, None], allowed[None], required[None], step)[0]
 
 
 def _find_among(design: Design, y: Any, allowed: Any, required: Any) -> Terms:
@@ -634,11 +597,12 @@ def _find_among(design: Design, y: Any, allowed: Any, required: Any) -> Terms:
     own, n_inputs = np.flatnonzero(allowed), design.n_inputs
     if not len(own):
         return Terms.lines(allowed)
-    few, every = design.of_inputs(own), np.ones(len(own), bool)
-    terms = _find_known(few, y, every, required[own], 0, None, n_inputs)
+    few, every, forced = design.of_inputs(own), np.ones(len(own), bool), required[own]
+    (begun,) = _begun(few, y[:, None], every[None], forced[None], 0, n_inputs)
+    terms = _find_known(few, y, every, forced, begun, n_inputs)
     level = np.zeros(n_inputs, terms.level.dtype)
     level[own] = terms.level
-    return Terms(level, own[terms.pairs] if len(own) else terms.pairs, terms.used)
+    return Terms(level, own[terms.pairs], terms.used)
 
 
 def _multiplied(terms: Terms) -> Terms:
@@ -662,27 +626,17 @@ def _multiplied(terms: Terms) -> Terms:
 
 
 def _find_known(
-    design: Design,
-    y: Any,
-    allowed: Any,
-    required: Any,
-    step: int,
-    begun: _Begun | None,
-    choices: int,
+    design: Design, y: Any, allowed: Any, required: Any, begun: _Begun, choices: int
 ) -> Terms:
-    """Return the best terms, on the host, from given starts or from those of `_begun`."""
+    """Return the best terms from given starts, on the host."""
+    if required.sum() > MANY:
+        return _straight_or_bent(design, y, required)
     most = _most(required)
-    given = (design, y[:, None], allowed[None], required[None])
-    if begun is None:
-        (begun,) = _begun(*given, step, choices)
-    linear, bent, now = begun.linear, begun.bent, begun.now
+    linear, bent, now = begun
     # Weak straight lines may be many, and each is cheap.
-    room = most
-    while room < len(allowed) and (linear.level > OUT).sum() >= room:
-        start, room = linear.level[None], 2 * room
-        one = _Targets.of(*given)
-        linear = _without_products(design, one, room, choices, bent=False, start=start)
-        linear = jax.tree.map(lambda a: a[0], linear)
+    if most < len(allowed) and (linear.level > OUT).sum() >= most:
+        splines = _problem_of_sums(design, y[:, None], allowed[None], required[None], choices)
+        linear = search_roomy(_of_lines(splines), linear.level, 2 * most)
     rate, nothing = _beginning(design, y, allowed, required, True, choices)
     best = [(nothing._replace(level=kind.level), kind.cost) for kind in (linear, bent)]
     if len(nothing.pairs):
@@ -695,10 +649,12 @@ def _find_known(
         if now is not None:
             starts.append(_with_room(now, nothing))
         for k, one in enumerate(starts):
-            known = any(_same(one, other) for other in starts[:k])
+            known = any(all(map(np.array_equal, one, other)) for other in starts[:k])
             if not one.used.any() or known or not _worth_together(design, rate, one):
                 continue
-            pruned = _pruned(design, rate, one, most)
+            products = _Products(one.pairs, one.used, np.inf)
+            worth = np.where(one.reads(), np.inf, 0)
+            pruned = _with_products(design, rate, one, worth, products, most)
             if pruned[1] < min(cost for _, cost in best) - PROGRESS:
                 best.append(_with_rounds(design, rate, *pruned, most))
     return min(best, key=lambda one: one[1])[0]
@@ -716,26 +672,12 @@ def _worth_together(design: Design, rate: _Rate, terms: Terms) -> bool:
     return bool(gain > number * np.log(rate.n) + 2 * log_choices(pairs, number))
 
 
-def _same(one: Terms, other: Terms) -> bool:
-    """Return whether two terms are the same, their pairs in the same order."""
-    return all(np.array_equal(a, b) for a, b in zip(one, other, strict=True))
-
-
 def _with_room(terms: Terms, empty: Terms) -> Terms:
     """Return terms with as many places for products as empty ones have."""
     pairs, used = empty.pairs.copy(), empty.used.copy()
     kept = terms.pairs[terms.used][: len(pairs)]
     pairs[: len(kept)], used[: len(kept)] = kept, True
     return Terms(terms.level.astype(empty.level.dtype), pairs, used)
-
-
-def _pruned(design: Design, rate: _Rate, terms: Terms, most: int) -> tuple[Terms, Any]:
-    """Return the terms, and their cost, of a search among the products of given terms and the
-    inputs that are worth most, on the host.
-    """
-    products = _Products(terms.pairs, terms.used, np.inf)
-    worth = np.where(terms.reads(), np.inf, 0)
-    return _with_products(design, rate, terms, worth, products, most)
 
 
 def _with_rounds(
@@ -764,10 +706,8 @@ def _beginning(
     """Return the rate with the inputs that may describe it, and empty terms to start from."""
     xp, n_inputs = namespace_of((design, y)), design.n_inputs
     cross = (y @ design.features.reshape(len(y), -1)).reshape(n_inputs, WIDTH)
-    width = min(PRODUCTS, n_inputs * (n_inputs - 1) // 2)
-    pairs = xp.zeros((width, 2), xp.asarray(0).dtype)
-    nothing = Terms(xp.zeros(n_inputs, np.int32), pairs, xp.zeros(width, bool))
-    return _Rate(y, cross, allowed, required, design.n_windows, bent, choices), nothing
+    rate = _Rate(y, cross, allowed, required, design.n_windows, bent, choices)
+    return rate, Terms.none(n_inputs, xp)
 
 
 def _find_traced(design: Design, y: Any, allowed: Any, required: Any, step: int) -> Terms:
@@ -833,7 +773,7 @@ class Described(NamedTuple):
     - `rise`: of the risk without a source at all its lags, `[source]`.
     - `slots`: the inputs that are worth most, those that are read first, `[slot]`.
     - `risk`: share of the variance that is left.
-    - `residual`: standardised and weighted, `[window]`.
+    - `fitted`: the rate that the terms predict, with its mean, `[window]`.
     - `cost`: the criterion, for each window.
     - `products`: number of products of inputs.
     """
@@ -843,18 +783,19 @@ class Described(NamedTuple):
     rise: Any
     slots: Any
     risk: Any
-    residual: Any
+    fitted: Any
     cost: Any
     products: Any
 
 
-def describe(design: Design, y: Any, terms: Terms, dim: int, n_slots: int) -> Described:
+def describe(design: Design, output: Any, terms: Terms, dim: int, n_slots: int) -> Described:
     """Return the effect of every input in the terms of a rate.
 
+    - `output`: the rate as it was measured, `[window]`.
     - `dim`: number of sources; inputs are numbered (lag, source).
     - `n_slots`: how many inputs to name, static.
     """
-    xp = namespace_of((design, y, terms))
+    xp, (y, size) = namespace_of((design, output, terms)), design.standardised(output)
     fit, mask, n_inputs = fit_terms(design, y, terms), terms.reads(), design.n_inputs
     groups = np.concatenate(
         [np.eye(n_inputs, dtype=bool), np.arange(n_inputs)[None] % dim == np.arange(dim)[:, None]]
@@ -879,7 +820,15 @@ def describe(design: Design, y: Any, terms: Terms, dim: int, n_slots: int) -> De
         xp.log((fit.risk + FLOOR) / (fit.risk - gain + FLOOR)),
     )
     slots = xp.argsort(-xp.where(mask, 1 + rise, gain), stable=True)[:n_slots]
-    cost = fit.criterion() / xp.maximum(fit.n, 1)
+    root, weight = design.root, design.root**2
+    fitted = xp.where(root > 0, (y - fit.residual) * size / xp.where(root > 0, root, 1), 0)
     return Described(
-        mask, evidence, rise_of_source, slots, fit.risk, fit.residual, cost, terms.used.sum()
+        mask=mask,
+        evidence=evidence,
+        rise=rise_of_source,
+        slots=slots,
+        risk=fit.risk,
+        fitted=fitted + weight @ output / xp.maximum(weight.sum(), 1),
+        cost=fit.criterion() / xp.maximum(fit.n, 1),
+        products=terms.used.sum(),
     )

@@ -13,12 +13,12 @@ from jaxtyping import Bool, Float, Int
 from ..regression._design import Design, design_of
 from ..regression._features import Between, spline_terms
 from ..regression._search import PROGRESS
-from ..regression._terms import Terms, describe, find_terms, fit_terms
+from ..regression._terms import Terms, best_fit, describe, find_terms, fit_terms
 from ..samples._samples import Samples
 from ..windows._flat import KnownData
 from ..windows._windows import Windows
 from ._splines import SHORTLIST
-from ._target_fit import TargetFit, coefficients_of
+from ._target_fit import Coefficients, TargetFit
 
 # A mean of cubics over the step after t - τ reads up to three samples later, one of straight lines
 # two, and neither must read the step whose increment is explained.
@@ -223,6 +223,15 @@ def settle(record: Record, data: KnownData, known, sources, start, room, target:
     return Settled(delay, error, blur, curvature, state.criterion, state.risk)
 
 
+def newton_step(
+    slopes: Float[np.ndarray, "row term"], residual: Float[np.ndarray, " row"]
+) -> Float[np.ndarray, " term"]:
+    """Return the Gauss–Newton step along derivatives that explains most of a residual."""
+    gram = slopes.T @ slopes
+    gram[np.diag_indices_from(gram)] *= 1 + 1e-6
+    return np.linalg.lstsq(gram, slopes.T @ residual, rcond=None)[0]
+
+
 class Linearised(NamedTuple):
     """A model of one rate, with its derivatives with respect to the delays of its terms.
 
@@ -243,9 +252,7 @@ class Linearised(NamedTuple):
 
     def step(self) -> Float[np.ndarray, " term"]:
         """Return the Gauss–Newton step to the delays that explain most."""
-        gram = self.slopes.T @ self.slopes
-        gram[np.diag_indices_from(gram)] *= 1 + 1e-6
-        return np.linalg.lstsq(gram, self.slopes.T @ self.residual, rcond=None)[0]
+        return newton_step(self.slopes, self.residual)
 
     def gains(self) -> Float[np.ndarray, " term"]:
         """Return the fall of the criterion if one delay moved to the value that explains most."""
@@ -303,19 +310,13 @@ def linearised(
         every = np.ones(design.n_inputs, bool)
         terms = find_terms(design, y, every, every)
     fit = fit_terms(design, y, terms)
-    splines, pairs, paired = coefficients_of(design, fit)
-    slopes = []
+    model, root, slopes = Coefficients.of(design, fit), design.root, []
     for k in range(len(sources)):
         i = known.shape[1] + k
-        moved = spline_terms(high[:, k], design.knots[i]) - spline_terms(low[:, k], design.knots[i])
-        slope = moved @ splines[i]
-        for (first, second), value in zip(pairs, paired, strict=True):
-            if i in (first, second):
-                other = inputs[:, second if first == i else first]
-                slope += value * (high[:, k] - low[:, k]) * other
-        slopes.append(design.root * slope / (2 * REACH))
-    slopes = np.stack(slopes, axis=1)
-    slopes = slopes - fit.columns @ (fit.inverse @ (fit.columns.T @ slopes))
+        terms_low, terms_high = (spline_terms(z[:, k], design.knots[i]) for z in (low, high))
+        products = [(high[:, k] - low[:, k]) * inputs[:, other] for other in model.partners(i)]
+        slopes.append(root * model.change(i, terms_high - terms_low, products) / (2 * REACH))
+    slopes = fit.left_of(np.stack(slopes, axis=1))
     stretch = np.minimum(np.arange(len(y)) * BLOCKS // len(y), BLOCKS - 1)
     # A delay is a parameter as well.
     criterion = fit.criterion(candidates=0) + len(sources) * np.log(float(fit.n))
@@ -361,11 +362,6 @@ class Delayed(NamedTuple):
         return np.flatnonzero(np.isfinite(self.delays))
 
 
-def criterion_of(design: Design, y, mask: Bool[np.ndarray, " input"]) -> float:
-    """Return the criterion of the terms that describe a rate best with some inputs."""
-    return float(fit_terms(design, y, find_terms(design, y, mask, mask)).criterion())
-
-
 class Refiner:
     """A search for delays between the candidates where these describe a rate with fewer terms, or
     better.
@@ -401,14 +397,15 @@ class Refiner:
         """Return the refined target `j`, of which splines chose a mask; None if it needs no such
         delay.
         """
-        y, _ = self.design.standardised(self.data.outputs[:, j])
-        steps, found = self.asks(j, mask, criterion_of(self.design, y, mask)), None
+        output = self.data.outputs[:, j]
+        y, _ = self.design.standardised(output)
+        steps, found = self.asks(j, mask, best_fit(self.design, y, mask).criterion()), None
         while True:
             try:
                 at = steps.send(found)
             except StopIteration as end:
                 return end.value
-            found = self.searched(j, self.with_delays(j, at), y, at)
+            found = self.searched(j, self.with_delays(j, at), output, at)
 
     def asks(
         self, j: int, mask: Bool[np.ndarray, " input"], cost: float
@@ -520,17 +517,17 @@ class Refiner:
         """Return the design with some sources at delays of their own."""
         return self.design.with_inputs(at.places, self.states(j, at.places, at.delays[at.places]))
 
-    def searched(self, j: int, design: Design, y, at: "Delayed") -> tuple[float, Refined]:
+    def searched(self, j: int, design: Design, output, at: "Delayed") -> tuple[float, Refined]:
         """Return the criterion and result of a search with sources at delays, of which a design is
         made.
         """
-        taken, dim = np.isfinite(at.delays), self.data.dim
+        taken, dim, (y, _) = np.isfinite(at.delays), self.data.dim, design.standardised(output)
         terms = find_terms(design, y, self.data.allowed[j] | taken, self.data.required[j], dim)
-        found = describe(design, y, terms, dim, min(SHORTLIST, design.n_inputs))
+        found = describe(design, output, terms, dim, min(SHORTLIST, design.n_inputs))
         kept = found.mask & taken
         # A number more, and one of the positions about a candidate that can be told apart.
         each = np.log(design.n_windows) + 2 * np.log(np.maximum(self.gap[kept] / FINEST, 1))
-        cost = criterion_of(design, y, found.mask) + each.sum()
+        cost = best_fit(design, y, found.mask).criterion() + each.sum()
         delays, halves = (np.where(kept, values, np.nan) for values in (at.delays, at.halves))
         return cost, Refined(design, found.mask, found.slots, delays, halves)
 

@@ -3,7 +3,7 @@ choose, also delays between the candidate lags, and networks judge where they ex
 """
 
 import dataclasses
-from typing import Any
+from typing import Any, ClassVar
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -159,6 +159,8 @@ class Default(AbstractStrategy):
     ```
     """
 
+    averages_out_errors: ClassVar[bool] = True
+    reads_sums: ClassVar[bool] = True
     screen: Checked[AbstractStrategy] = eqx.field(default_factory=Splines)
     delays: Checked[bool] = eqx.field(static=True, default=True)
     networks: Checked[StrengthConfig | None] = eqx.field(default_factory=StrengthConfig)
@@ -179,16 +181,6 @@ class Default(AbstractStrategy):
     def fits_networks(self) -> bool:
         """Whether networks may judge."""
         return self.networks is not None
-
-    @property
-    def averages_out_errors(self) -> bool:
-        """True: lags that only do so are left out."""
-        return True
-
-    @property
-    def reads_sums(self) -> bool:
-        """True: closed forms are functions of sums."""
-        return True
 
     def without_networks(self) -> "Default":
         """Return closed forms alone."""

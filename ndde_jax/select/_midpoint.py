@@ -262,12 +262,15 @@ def choose_windows(
     readings = _compared(measured, samples.estimated, lags, prior) if compared else None
     if scheme == "auto" and readings is not None:
         return _as_read(readings, decided, measured, lags, prior)
-    if decided != "midpoint":
-        return Screened(windows, readings=readings), ()
-    if not regular:
-        raise ValueError(IRREGULAR)
+    if decided == "midpoint":
+        return _as_flow(readings, measured, lags, prior), ()
+    return Screened(windows, readings=readings), ()
+
+
+def _as_flow(readings: Readings | None, measured: Measurements, lags, prior) -> Screened:
+    """Return the windows of a flow, halfway through its steps."""
     steps = cut_steps(measured, lags, prior)
-    return Screened(halfway(steps), steps=steps, readings=readings), ()
+    return Screened(halfway(steps), steps=steps, readings=readings)
 
 
 def _compared(
@@ -310,8 +313,7 @@ def _as_read(
     def read_as(reading: str) -> Screened:
         if reading == "map":
             return Screened(cut_windows(measured, lags, "euler", prior), readings=readings)
-        steps = cut_steps(measured, lags, prior)
-        return Screened(halfway(steps), steps=steps, readings=readings)
+        return _as_flow(readings, measured, lags, prior)
 
     limit = TIE if decided == "euler" else -CLEARLY
     likelier, other = ("map", "flow") if readings.evidence <= limit else ("flow", "map")

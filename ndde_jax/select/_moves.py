@@ -1,5 +1,7 @@
 """A search among many collinear inputs: moves ranked by a linearised network, judged by refits."""
 
+import functools
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -8,7 +10,7 @@ from jaxtyping import Float, PRNGKeyArray
 
 from .._axes import flat_inputs, from_flat_inputs
 from .._checks import check_whole, is_traced
-from .._types import Checked, Graph, RealScalarLike, Scores
+from .._types import Checked, Graph, RealScalarLike, Scores, to_jax
 from ..fit._prices import AbstractPrice, as_price
 from ..fit._refit import StrengthConfig, checked_refit
 from ..windows._flat import FlatData, KnownData
@@ -84,32 +86,19 @@ def search_lags(
     price = as_price(coefficient, "coefficient")
     check_whole(shortlist, "shortlist")
     screening = spline_graph(windows, shortlist=shortlist)
-    return _search(windows, screening, price, config, key)
-
-
-def _search(windows, screening: SplineGraph, price, config, key) -> LagSearch:
     if is_traced(windows, screening, price, key):
         return _search_traced(windows, screening, price, config, key)
     data = KnownData(windows)
+    numbers = functools.partial(to_jax, dtype=data.dtype)
     if data.refused:
-        nothing = jnp.full(data.dim, jnp.nan, data.dtype)
+        nothing = numbers(np.full(data.dim, np.nan))
         return LagSearch(screening.graph, screening.evidence, nothing, nothing, screening)
-    judged = judge(data, screening, price, config, key=key)
-    return _as_lag_search(judged, screening, data.dtype)
-
-
-def _as_lag_search(judged, screening, dtype) -> LagSearch:
-    def edges(rows):
-        return from_flat_inputs(np.stack(rows))
-
-    def numbers(values):
-        return jnp.asarray(np.asarray(values, float), dtype)
-
+    rows = judge(data, screening, price, config, key=key)
     return LagSearch(
-        graph=jnp.asarray(edges([row.mask for row in judged])),
-        evidence=numbers(edges([row.evidence for row in judged])),
-        risk=numbers([row.risk for row in judged]),
-        threshold=numbers([row.threshold for row in judged]),
+        graph=to_jax(from_flat_inputs(np.stack([row.mask for row in rows]))),
+        evidence=numbers(from_flat_inputs(np.stack([row.evidence for row in rows]))),
+        risk=numbers(np.array([row.risk for row in rows])),
+        threshold=numbers(np.array([row.threshold for row in rows])),
         screening=screening,
     )
 

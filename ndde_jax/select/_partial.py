@@ -41,9 +41,8 @@ def with_partial(screened: Screened, samples: Samples) -> Screened:
 def _partial(screened: Screened, samples: Samples) -> PartialWindows:
     """Return the rows of all windows: as they are where nothing is missing."""
     windows = screened.windows
-    midway = windows.scheme == "midpoint"
-    lags = around(windows.lags) if midway else windows.lags
-    states, rates = scaled_rows(samples.values, samples.mask, windows, lags)
+    midway, lags = windows.scheme == "midpoint", lags_read(windows)
+    states, rates = scaled_rows(samples.values, samples.mask, windows)
     rated = np.isfinite(rates)
     used, known = rated.any(axis=1), np.isfinite(states)
     filled = np.zeros_like(states)
@@ -51,15 +50,7 @@ def _partial(screened: Screened, samples: Samples) -> PartialWindows:
     filled[used] = fit_normal(flat).values.reshape(-1, *states.shape[1:])
     rates = np.where(rated, rates, 0)
     if midway:
-        dtype = windows.history.dtype
-        wide = dataclasses.replace(
-            windows,
-            history=to_jax(filled, dtype),
-            increment=to_jax(rates, dtype),
-            valid=to_jax(used),
-            weight=to_jax(used, dtype),
-            lags=lags,
-        )
+        wide = of_other_rows(windows, filled, rates, used, windows.position)
         met = _met_midway(screened, steps_between(wide, windows.lags, windows.prior), rated)
         filled, rates = np.asarray(met.history), np.where(rated, np.asarray(met.increment), 0)
         known = _known_midway(known, lags, windows.lags)
@@ -91,21 +82,49 @@ def _met_midway(screened: Screened, steps: Steps, rated: Bool[np.ndarray, "windo
     return steps._replace(plain=plain).met_by(model)
 
 
-def scaled_rows(
-    recordings: Sequence[np.ndarray],
-    mask: Sequence[np.ndarray],
+def lags_read(windows: Windows) -> tuple[int, ...]:
+    """Return the lags of the samples that a window reads."""
+    return around(windows.lags) if windows.scheme == "midpoint" else windows.lags
+
+
+def stencil_of(windows: Windows) -> dict[int, float]:
+    """Return the difference that is a rate."""
+    return STENCILS["euler" if windows.scheme == "midpoint" else windows.scheme]
+
+
+def of_other_rows(
     windows: Windows,
-    lags: tuple[int, ...],
+    states: Float[np.ndarray, "window wide dim"],
+    rates: Float[np.ndarray, "window dim"],
+    valid: Bool[np.ndarray, " window"],
+    position: Any,
+) -> Windows:
+    """Return windows that are cut and standardised in the same way, with the states at all lags
+    that they read.
+    """
+    dtype = windows.history.dtype
+    return dataclasses.replace(
+        windows,
+        history=to_jax(states, dtype),
+        increment=to_jax(rates, dtype),
+        valid=to_jax(valid),
+        weight=to_jax(valid, dtype),
+        position=to_jax(position),
+        lags=lags_read(windows),
+    )
+
+
+def scaled_rows(
+    recordings: Sequence[np.ndarray], mask: Sequence[np.ndarray], windows: Windows
 ) -> tuple[Float[np.ndarray, "window lag dim"], Float[np.ndarray, "window dim"]]:
     """Return the states and rates of every row of recordings, standardised as those of windows; NaN
     where they are not measured, or lie outside the mask, if there is one.
     """
-    stencil = STENCILS["euler" if windows.scheme == "midpoint" else windows.scheme]
-    s = windows.scaling
+    stencil, s = stencil_of(windows), windows.scaling
     center, scale, rate_center, rate_scale = (
         np.asarray(a, float) for a in (s.center, s.scale, s.rate_center, s.rate_scale)
     )
-    states, rates = [], []
+    lags, states, rates = lags_read(windows), [], []
     for number, value in enumerate(recordings):
         z = (np.asarray(value, float) - center[None]) / scale[None]
         start, stop = row_range(len(z), lags, stencil)

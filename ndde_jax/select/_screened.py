@@ -2,13 +2,13 @@
 
 import copy
 import functools
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from jaxtyping import Bool, Float
 
 from .._memory import make_room
-from ..regression._design import Design, design_of
+from ..regression._design import Design, Rate, design_of
 from ..regression._readings import Readings
 from ..regression._summed import Summed
 from ..regression._terms import Terms
@@ -24,14 +24,6 @@ from ._splines import (
     search_partial,
 )
 from ._target_fit import TargetFit
-
-
-class Rate(NamedTuple):
-    """The rate of a target in the rows of a design, and its mean."""
-
-    design: Design
-    output: Float[np.ndarray, " row"]
-    mean: float
 
 
 class Screened:
@@ -67,13 +59,12 @@ class Screened:
         other.whole, other.summed = whole, summed
         return other
 
-    def rate(self, j: int, inputs: Bool[np.ndarray, " input"]) -> "Rate":
+    def rate(self, j: int, inputs: Bool[np.ndarray, " input"]) -> Rate:
         """Return the rate of a target with a design for some inputs, by sums where these are
         known.
         """
         if self.summed is not None:
-            design, outputs, center = self.summed
-            return Rate(design, outputs[:, j], float(center[j]))
+            return self.summed.rate(j)
         design, output = self.design_for(j, inputs), self.data.outputs[:, j]
         weight = design.root**2
         return Rate(design, output, float(weight @ output) / max(float(weight.sum()), 1))
@@ -143,6 +134,9 @@ class Screened:
             for own in fits
         ]
 
-    def fit(self, j: int, inputs: Bool[np.ndarray, " input"]) -> TargetFit:
+    def fit(
+        self, j: int, inputs: Bool[np.ndarray, " input"], summed: Rate | None = None
+    ) -> TargetFit:
         """Return the fit of a target on some inputs, in the windows that count for these."""
-        return TargetFit(self.design_for(j, inputs), self.data.of_target(j, inputs), j, inputs)
+        data = self.data.of_target(j, inputs)
+        return TargetFit(self.design_for(j, inputs), data, j, inputs, summed)

@@ -14,11 +14,12 @@ from ..fit._refit import checked_graph
 from ..models._model import NeuralDDE
 from ..models._networks import MaskedDrift
 from ..models._splines import SplineDrift, pairs_of
+from ..regression._design import Rate
 from ..regression._features import WIDTH, spline_terms
-from ..regression._terms import find_terms, fit_terms
+from ..regression._terms import best_fit
 from ..windows._windows import Windows
-from ._screened import Rate, Screened
-from ._target_fit import coefficients_of
+from ._screened import Screened
+from ._target_fit import Coefficients
 
 # Beyond the data by this share of their range drifts are continued as constants.
 SPARE = 0.5
@@ -104,26 +105,24 @@ def spline_drift(screened: Screened, mask, networks=None) -> SplineDrift:
 
 def _stacked_networks(networks, mask, dtype) -> MaskedDrift | None:
     """Return one network per target on all inputs; zero where there is none."""
-    given = [network for network in networks if network is not None]
-    if not given:
+    if not any(networks):
         return None
-    layers = []
-    for level in range(len(given[0][0])):
-        shapes = [np.shape(part) for part in given[0][0][level]]
-        if level == 0:
-            shapes[0] = (shapes[0][0], mask.shape[1])
-        weight, bias = (np.zeros((len(networks), *shape), dtype) for shape in shapes)
-        for j, entry in enumerate(networks):
-            if entry is None:
-                continue
-            network, slots = entry
-            own_weight, bias[j] = (np.asarray(part) for part in network[level])
-            if level == 0:
-                weight[j][:, slots] = own_weight * mask[j][slots][None]
-            else:
-                weight[j] = own_weight
-        layers.append((to_jax(weight), to_jax(bias)))
-    return MaskedDrift(tuple(layers))
+
+    def on_all_inputs(entry, own):
+        network, slots = entry
+        (weight, bias), *rest = jax.tree.map(np.asarray, network)
+        wide = np.zeros((len(weight), len(own)), weight.dtype)
+        wide[:, slots] = weight * own[slots][None]
+        return ((wide, bias), *rest)
+
+    rows = [
+        None if entry is None else on_all_inputs(entry, own)
+        for entry, own in zip(networks, mask, strict=True)
+    ]
+    zero = jax.tree.map(np.zeros_like, next(filter(None, rows)))
+    return MaskedDrift(
+        jax.tree.map(lambda *parts: to_jax(np.stack(parts), dtype), *(row or zero for row in rows))
+    )
 
 
 def _nothing(n_slots: int):
@@ -147,8 +146,8 @@ def _target(rate: Rate, inputs, n_slots: int):
         index[: len(inputs)] = inputs
         index[len(inputs) :] = inputs[0]
         mask = np.isin(np.arange(design.n_inputs), inputs)
-        fit = fit_terms(design, y, find_terms(design, y, mask, mask))
-        every, pairs, paired = coefficients_of(design, fit)
+        fit = best_fit(design, y, mask)
+        every, pairs, paired = Coefficients.of(design, fit)
         splines[: len(inputs)] = size * every[inputs]
         means = design.products(pairs)[1]
         mean -= size * float((every * design.mean).sum() + paired @ means)

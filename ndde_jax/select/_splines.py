@@ -22,7 +22,6 @@ from ..regression._design import Design, design_of
 from ..regression._features import QUANTILES
 from ..regression._terms import (
     FLOOR,
-    PRODUCTS,
     Described,
     Terms,
     describe,
@@ -141,52 +140,40 @@ def search_known(
     - `now`: the [`present_terms`][ndde_jax.select._splines.present_terms], where they are known.
     """
     if data.refused:
-        return graph_of_terms(data, design, [], shortlist)
-    outputs = _standardised(data, design).values
+        nothing = [Terms.lines(mask) for mask in data.allowed & False]
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return graph_of_terms(data, design, nothing, shortlist)
+    outputs = _standardised(data, design)
     every = find_all_terms(design, outputs, data.allowed, data.required, data.dim, now)
     return graph_of_terms(data, design, every, shortlist)
 
 
 def present_terms(data: KnownData, design: Design) -> list[Terms]:
     """Return the terms of every rate that a search among the inputs at the first lag finds."""
-    first, outputs = slice(data.dim), _standardised(data, design).values
+    first, outputs = slice(data.dim), _standardised(data, design)
     few = design.of_inputs(first)
     return find_all_terms(few, outputs, data.allowed[:, first], data.required[:, first], 0)
 
 
-class _Standardised(NamedTuple):
-    """Rates as regressions use them, `[window target]`, and their lengths before, `[target]`."""
-
-    values: Float[np.ndarray, "window target"]
-    sizes: Float[np.ndarray, " target"]
-
-
-def _standardised(data: KnownData, design: Design) -> _Standardised:
-    sides = [design.standardised(output) for output in data.outputs.T]
-    return _Standardised(
-        np.stack([y for y, _ in sides], axis=1), np.array([size for _, size in sides])
-    )
+def _standardised(data: KnownData, design: Design) -> Float[np.ndarray, "window target"]:
+    """Return rates as regressions use them."""
+    return np.stack([design.standardised(output)[0] for output in data.outputs.T], axis=1)
 
 
 def graph_of_terms(
     data: KnownData, design: Design, every: list[Terms], shortlist: int
 ) -> SplineGraph:
     """Return what the terms of every rate say: the graph that they read, and its evidence."""
-    dim, n_inputs = data.dim, design.n_inputs
-    n_slots = min(shortlist, n_inputs)
-    if data.refused:
-        nothing = np.zeros((dim, n_inputs))
-        slots = np.tile(np.arange(n_slots), (dim, 1))
-        rate = np.zeros((dim, len(data.weight)))
-        zero, none = nothing[:, 0], np.zeros(dim, int)
-        blank = Described(nothing > 0, nothing, nothing[:, :dim], slots, zero, rate, zero, none)
-        return _graph_of(blank, rate.T, data)
-    outputs, sizes = _standardised(data, design)
+    n_slots = min(shortlist, design.n_inputs)
     rows = [
-        describe(design, y, terms, dim, n_slots) for y, terms in zip(outputs.T, every, strict=True)
+        describe(design, raw, terms, data.dim, n_slots)
+        for raw, terms in zip(data.outputs.T, every, strict=True)
     ]
-    found = jax.tree.map(lambda *parts: np.stack(parts), *rows)
-    return _graph_of(found, _fitted(design, outputs, sizes, found, data.outputs), data)
+    return _graph_of(_stacked(rows), data)
+
+
+def _stacked(rows: list[Described]) -> Described:
+    return jax.tree.map(lambda *parts: np.stack(parts), *rows)
 
 
 # Searches of a target of which some windows miss inputs; the last among those of all before.
@@ -213,39 +200,47 @@ def search_partial(data: KnownData, shortlist: int) -> SplineGraph:
     searched again, until none is found that is missing somewhere: what is kept was measured
     wherever it was fitted, and was compared there with all others.
     """
-    rows, fitted, knots = [], [], partial_knots(data.partial)
-    for j, raw in enumerate(data.outputs.T):
-        used = data.required[j].copy()
+    partial: Any = data.partial
+    knots, n_slots = partial_knots(partial), min(shortlist, data.inputs.shape[1])
+    rows, each = [], (partial.outputs.T, partial.rated.T, data.allowed, data.required)
+    for raw, rated, allowed, required in zip(*each, strict=True):
+        given, used = (partial, knots, raw, rated, allowed, required, data.dim), required
         for number in range(ROUNDS):
-            own = data.of_target(j, used)
-            design = design_of(own.inputs, own.weight, knots)
-            y, size = design.standardised(raw)
-            allowed = data.allowed[j] & used if number == ROUNDS - 1 else data.allowed[j]
-            terms = find_terms(design, y, allowed, data.required[j], data.dim)
-            new = terms.reads() & ~used
-            if not (own.weight > data.of_target(j, used | new).weight).any():
+            found = _searched_once(*given, used, number)
+            if not found.again:
                 break
-            used = used | new
-        rows.append(describe(design, y, terms, data.dim, min(shortlist, design.n_inputs)))
-        one = jax.tree.map(lambda part: part[None], rows[-1])
-        fitted.append(_fitted(design, y[:, None], np.array([size]), one, raw[:, None])[:, 0])
-    found = jax.tree.map(lambda *parts: np.stack(parts), *rows)
-    return _graph_of(found, np.stack(fitted, axis=1), data)
+            used = found.used
+        rows.append(describe(found.design, raw, found.terms, data.dim, n_slots))
+    return _graph_of(_stacked(rows), data)
 
 
-def _fitted(design: Design, outputs, sizes, found: Described, raw):
-    """Return the rates that terms predict, `[window target]`, with their means."""
-    xp = namespace_of((design, outputs))
-    root, weight = design.root[:, None], design.root[:, None] ** 2
-    fitted = (outputs - found.residual.T) * sizes[None]
-    fitted = xp.where(root > 0, fitted / xp.where(root > 0, root, 1), 0)
-    return fitted + (weight * raw).sum(0)[None] / xp.maximum(weight.sum(), 1)
+class _Found(NamedTuple):
+    """The `terms` that a search of one target finds in the windows of a `design`; the inputs that
+    the next has to know, `used`; and whether it has fewer windows, and is needed, `again`.
+    """
+
+    design: Design
+    terms: Terms
+    used: Any
+    again: Any
 
 
-def _graph_of(found: Described, rate, data: KnownData | FlatData) -> SplineGraph:
-    """Return a result, `[target input]`, on the axes of a graph; NaN where refused."""
+def _searched_once(
+    partial: FlatPartial, knots, raw, rated, allowed, required, dim: int, used, number
+) -> _Found:
+    """Return what a search in the windows that hold a rate and the inputs `used` finds."""
+    weight = partial.weight(rated, used)
+    design = design_of(partial.inputs, weight, knots)
+    y, _ = design.standardised(raw)
+    terms = find_terms(design, y, allowed & (used | (number < ROUNDS - 1)), required, dim)
+    more = used | terms.reads()
+    return _Found(design, terms, more, (weight > partial.weight(rated, more)).any())
+
+
+def _graph_of(found: Described, data: KnownData | FlatData) -> SplineGraph:
+    """Return the rates of all targets on the axes of a graph; NaN where refused."""
     dtype = data.outputs.dtype if isinstance(data, FlatData) else data.dtype
-    xp = namespace_of((found, rate))
+    xp = namespace_of(found)
     known = lambda a: to_jax(xp.where(data.refused, np.nan, a), dtype)  # noqa: E731
     return SplineGraph(
         graph=to_jax(from_flat_inputs(found.mask & xp.logical_not(data.refused))),
@@ -253,7 +248,7 @@ def _graph_of(found: Described, rate, data: KnownData | FlatData) -> SplineGraph
         source_value=known(found.rise.T),
         shortlist=to_jax(found.slots),
         risk=known(found.risk),
-        rate=known(rate),
+        rate=known(found.fitted.T),
         cost=known(found.cost),
         products=to_jax(found.products),
     )
@@ -294,13 +289,9 @@ def _search_traced(windows: Windows, n_slots: int) -> SplineGraph:
             design = whole
         else:
             design = design_of(partial.inputs, partial.weight(rated, used), knots)
-        y, size = design.standardised(raw)
-        found = describe(design, y, terms, data.dim, n_slots)
-        one = jax.tree.map(lambda part: part[None], found)
-        return found, _fitted(design, y[:, None], size[None], one, raw[:, None])[:, 0]
+        return describe(design, raw, terms, data.dim, n_slots)
 
-    found, rate = jax.lax.map(described, (outputs.T, rated.T, every, used))
-    return _graph_of(found, rate.T, data)
+    return _graph_of(jax.lax.map(described, (outputs.T, rated.T, every, used)), data)
 
 
 def _search_partial_traced(partial: FlatPartial, allowed, required, dim: int):
@@ -310,22 +301,13 @@ def _search_partial_traced(partial: FlatPartial, allowed, required, dim: int):
     knots = partial_knots(partial)
 
     def target(args):
-        raw, rated, allowed, required = args
-
         def searched(carry):
             _, used, _, number = carry
-            weight = partial.weight(rated, used)
-            design = design_of(partial.inputs, weight, knots)
-            y, _ = design.standardised(raw)
-            among = allowed & (used | (number < ROUNDS - 1))
-            terms = find_terms(design, y, among, required, dim)
-            more = used | terms.reads()
-            again = jnp.any(weight > partial.weight(rated, more))
-            return terms, jnp.where(again, more, used), again, number + 1
+            found = _searched_once(partial, knots, *args, dim, used, number)
+            return found.terms, jnp.where(found.again, found.used, used), found.again, number + 1
 
-        width = min(PRODUCTS, len(allowed) * (len(allowed) - 1) // 2)
-        pairs = jnp.zeros((width, 2), int)
-        nothing = Terms(jnp.zeros(len(allowed), jnp.int32), pairs, jnp.zeros(width, bool))
+        required = args[3]
+        nothing = Terms.none(len(required), jnp)
         start = (nothing, required, jnp.asarray(True), jnp.zeros((), jnp.int32))
         goes_on = lambda carry: carry[2] & (carry[3] < ROUNDS)  # noqa: E731
         terms, used, _, _ = jax.lax.while_loop(goes_on, searched, start)

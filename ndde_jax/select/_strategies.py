@@ -3,7 +3,7 @@ and its docstring says what it costs.
 """
 
 import abc
-from typing import Any
+from typing import Any, ClassVar
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -69,8 +69,16 @@ class AbstractStrategy(eqx.Module):
 
     A new one implements `search` and, because [`recover`][ndde_jax.recover] may be under `vmap`,
     does so in JAX. [`discover`][ndde_jax.discover] measures what it finds, estimates its delays,
-    and reports on it, as for any strategy; the other methods are for strategies that can do more.
+    and reports on it, as for any strategy; all else is for strategies that can do more.
+
+    - `averages_out_errors`: whether lags that only average out errors of measurement are left out,
+        of windows whose samples are known; reports say so.
+    - `reads_sums`: whether sums over windows are enough, as where a record does not fit into
+        memory.
     """
+
+    averages_out_errors: ClassVar[bool] = False
+    reads_sums: ClassVar[bool] = False
 
     @abc.abstractmethod
     def search(self, windows: Windows, price: AbstractPrice | None, key: PRNGKeyArray) -> Recovery:
@@ -95,18 +103,6 @@ class AbstractStrategy(eqx.Module):
         which sees windows alone.
         """
         return self
-
-    @property
-    def averages_out_errors(self) -> bool:
-        """Whether lags that only average out errors of measurement are left out, of windows whose
-        samples are known; reports say so.
-        """
-        return False
-
-    @property
-    def reads_sums(self) -> bool:
-        """Whether sums over windows are enough, as where a record does not fit into memory."""
-        return False
 
     def remarks(self, screened: Screened, price: AbstractPrice) -> tuple[str, ...]:
         """Return what a report says of how windows whose samples are known are searched, by default

@@ -3,13 +3,14 @@ a closed-form test of whether its residual leaves anything for networks to expla
 """
 
 import functools
+from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 
-from ..regression._design import Design
+from ..regression._design import Design, Rate
 from ..regression._features import spline_terms
-from ..regression._terms import Fit, find_terms, fit_terms, outside_gains
+from ..regression._terms import Fit, best_fit, outside_gains
 from ..windows._flat import KnownData
 
 # Blocks that are left out in turn.
@@ -19,13 +20,18 @@ FOLDS = 5
 class TargetFit:
     """A least squares fit of one target on the terms that describe it best with some inputs, all of
     which they read; with and without each.
+
+    - `summed`: the rate by the sums of a record that does not fit into memory, of which the windows
+        are a part. The fit is by these; what no sums tell is told of the part: held-out errors,
+        errors from stretch to stretch, and what is left.
     """
 
-    def __init__(self, design: Design, data: KnownData, j: int, mask):
-        self.data, self.target = data, j
+    def __init__(self, design: Design, data: KnownData, j: int, mask, summed: Rate | None = None):
+        self.data, self.target, self.summed = data, j, summed
         self.mask, self.inputs = np.asarray(mask), np.flatnonzero(mask)
         self.design, self.root = design, design.root
-        self.n = float(design.n_windows)
+        self.whole = design if summed is None else summed.design
+        self.n = float(self.whole.n_windows)
         self.y, size = design.standardised(data.outputs[:, j])
         self.power = float(size) ** 2 / max(float(self.root @ self.root), 1)
         self.all = np.ones(len(self.inputs), bool)
@@ -34,17 +40,25 @@ class TargetFit:
         """Return the fit of the same target on other inputs, or of another design."""
         if design is None and (mask == self.mask).all():
             return self
-        return TargetFit(self.design if design is None else design, self.data, self.target, mask)
+        design = self.design if design is None else design
+        return TargetFit(design, self.data, self.target, mask, self.summed)
 
     def of_windows(self) -> "TargetFit":
         """Return the fit of windows that are in memory."""
-        return self
+        return TargetFit(self.design, self.data, self.target, self.mask) if self.summed else self
 
     @functools.cached_property
     def fit(self) -> Fit:
         """The least squares fit with all inputs."""
-        terms = find_terms(self.design, self.y, self.mask, self.mask)
-        return fit_terms(self.design, self.y, terms)
+        if self.summed is None:
+            return self.part
+        y, _ = self.whole.standardised(self.summed.output)
+        return best_fit(self.whole, y, self.mask)
+
+    @functools.cached_property
+    def part(self) -> Fit:
+        """The same of windows that are in memory."""
+        return best_fit(self.design, self.y, self.mask)
 
     @property
     def linear(self) -> bool:
@@ -77,7 +91,7 @@ class TargetFit:
         out, so that a record which is too short for this explains nothing: 1.
         """
         rows = np.flatnonzero(self.root > 0)
-        x = self.fit.columns[rows] / self.root[rows, None]
+        x = self.part.columns[rows] / self.root[rows, None]
         y = self.y[rows] / self.root[rows]
         weight, place = self.root[rows] ** 2, np.arange(len(rows))
         error = power = 0.0
@@ -102,34 +116,29 @@ class TargetFit:
         """Return the residual of the rate, standardised; 0 in windows that do not count."""
         root = np.where(self.root > 0, self.root, 1)
         size = np.sqrt(self.power * max(float(self.root @ self.root), 1))
-        return size * self.fit.residual / root
+        return size * self.part.residual / root
 
     def leftover(self) -> float:
         """Return the probability that pure noise lets smooth functions of the inputs explain as
         much of the residual.
         """
         inputs = self.design.inputs[:, self.inputs]
-        return chance_of_leftover(self.fit.residual, self.fit.columns, inputs, self.root)
+        return chance_of_leftover(self.part.residual, self.part.columns, inputs, self.root)
 
     def hidden(self, sizes) -> float:
         """Return the share of the rate's variance that the model misses because of errors of these
         `sizes` in the inputs, each on its own; at most all it misses.
         """
-        splines, pairs, paired = coefficients_of(self.design, self.fit)
-        total = 0.0
-        for i in self.inputs:
+        total, inputs, model = 0.0, self.data.inputs, Coefficients.of(self.design, self.part)
+        for i in map(int, self.inputs):
             size = sizes[i % self.data.dim]
             above, below = (
-                spline_terms(self.data.inputs[:, i] + sign * size, self.design.knots[i])
-                for sign in (1, -1)
+                spline_terms(inputs[:, i] + sign * size, self.design.knots[i]) for sign in (1, -1)
             )
-            missed = (above - below) / 2 @ splines[i]
-            for (first, second), value in zip(pairs, paired, strict=True):
-                if i in (first, second):
-                    other = second if i == first else first
-                    missed += size * self.data.inputs[:, other] * value
+            products = [size * inputs[:, other] for other in model.partners(i)]
+            missed = model.change(i, (above - below) / 2, products)
             total += float(np.sum((self.root * missed) ** 2))
-        return min(total, float(self.fit.risk))
+        return min(total, float(self.part.risk))
 
     def without_stand_ins(self, sizes) -> "TargetFit":
         """Return the fit without lags of a source that has several, as long as the least of them
@@ -162,29 +171,58 @@ class TargetFit:
 
     def outside(self) -> Float[np.ndarray, " input"]:
         """Return the fall of the risk that every other input would bring."""
-        return np.maximum(outside_gains(self.design, self.fit), 0)
+        return np.maximum(outside_gains(self.whole, self.fit), 0)
 
     def errors(self, keep) -> Float[np.ndarray, " window"]:
         """Return the squared error of every window with some of the inputs, of mean `risk`."""
         gone = self.gone(keep)
-        kept = ~(self.fit.reads & gone[None]).any(axis=1)
+        kept = ~(self.part.reads & gone[None]).any(axis=1)
         if kept.all():
-            return self.fit.residual**2 * self.n
-        c = np.linalg.lstsq(self.fit.columns[:, kept], self.y, rcond=1e-5)[0]
-        return (self.y - self.fit.columns[:, kept] @ c) ** 2 * self.n
+            return self.part.residual**2 * self.part.n
+        c = np.linalg.lstsq(self.part.columns[:, kept], self.y, rcond=1e-5)[0]
+        return (self.y - self.part.columns[:, kept] @ c) ** 2 * self.part.n
 
 
-def coefficients_of(design: Design, fit: Fit):
-    """Return a fit's coefficients of the terms of every input's spline, `[input term]`, its pairs
-    of inputs, `[pair 2]`, and the coefficients of their products, `[pair]`.
+class Coefficients(NamedTuple):
+    """The coefficients of a fit, of the terms of every input's spline and of products.
+
+    - `splines`: `[input term]`.
+    - `pairs`: the two inputs of every product, `[pair 2]`; `paired`: its coefficient.
     """
-    splines = np.zeros((design.n_inputs, design.matrix.shape[-1]))
-    flat = np.zeros(splines.size)
-    product = fit.place < 0
-    flat[fit.place[~product]] = fit.coefficients[~product]
-    splines = np.einsum("itf,if->it", design.matrix, flat.reshape(splines.shape))
-    pairs = fit.terms.pairs[fit.terms.used]
-    return splines, pairs, fit.coefficients[product] / design.products(pairs)[2]
+
+    splines: Float[np.ndarray, "input term"]
+    pairs: Int[np.ndarray, "pair 2"]
+    paired: Float[np.ndarray, " pair"]
+
+    @classmethod
+    def of(cls, design: Design, fit: Fit) -> "Coefficients":
+        """Return the coefficients of a fit on a design."""
+        flat, product = np.zeros(design.matrix.shape[0] * design.matrix.shape[2]), fit.place < 0
+        flat[fit.place[~product]] = fit.coefficients[~product]
+        features = flat.reshape(design.n_inputs, -1)
+        pairs = fit.terms.pairs[fit.terms.used]
+        return cls(
+            splines=np.einsum("itf,if->it", design.matrix, features),
+            pairs=pairs,
+            paired=fit.coefficients[product] / design.products(pairs)[2],
+        )
+
+    def partners(self, i: int) -> list[int]:
+        """Return the inputs that one is multiplied by."""
+        return [int(pair.sum()) - i for pair in self.pairs if i in pair]
+
+    def change(
+        self,
+        i: int,
+        terms: Float[np.ndarray, "row term"],
+        products: list[np.ndarray],
+    ) -> Float[np.ndarray, " row"]:
+        """Return the change of the prediction where the terms of one input change by so much, and
+        its products with its `partners`.
+        """
+        values = self.paired[(self.pairs == i).any(axis=1)]
+        change = terms @ self.splines[i]
+        return change + sum(v * product for v, product in zip(values, products, strict=True))
 
 
 # ---- what is left for networks ----

@@ -13,25 +13,24 @@ from typing import Any, NamedTuple
 
 import equinox as eqx
 import numpy as np
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 
 from .._axes import flat_inputs
 from .._types import to_jax
 from ..models._model import NeuralDDE
 from ..regression._features import knots_of, spline_terms
-from ..regression._summed import Summed, SummedDesign, summed_design
+from ..regression._summed import Summed, summed_design
 from ..regression._sums import Sums, sums_of
-from ..regression._terms import Fit, find_terms, fit_terms, outside_gains
+from ..regression._terms import best_fit
 from ..samples._chunks import Chunks, as_block
 from ..windows._flat import KnownData
-from ..windows._stencils import STENCILS
 from ..windows._windows import Windows, row_range
-from ._between import NEAREST, REACH, Delayed, Linearised, Record, Refined, Refiner
-from ._midpoint import around, steps_between
-from ._partial import scaled_rows
+from ._between import NEAREST, REACH, Delayed, Record, Refined, Refiner, newton_step
+from ._midpoint import steps_between
+from ._partial import lags_read, of_other_rows, scaled_rows, stencil_of
 from ._spline_fit import fit_screened
 from ._splines import SHORTLIST, SplineGraph, search_known
-from ._target_fit import TargetFit, coefficients_of
+from ._target_fit import Coefficients, TargetFit
 
 # Windows whose columns are made at a time.
 SIZE = 4096
@@ -65,13 +64,14 @@ class Whole(NamedTuple):
 
 class _LateInput(NamedTuple):
     """A source of a target at a delay between the candidates, in samples, in the `place` of one;
-    read along `straight` lines or cubics.
+    read along `straight` lines or cubics. The delay is that of the search and a `shift`.
     """
 
     target: int
     place: int
     delay: float
     straight: bool
+    shift: float = 0.0
 
 
 class Columns(NamedTuple):
@@ -94,26 +94,15 @@ class Columns(NamedTuple):
     record: Record | None = None
 
     @property
-    def lags(self) -> tuple[int, ...]:
-        """The lags of the samples that a window reads."""
-        midway = self.windows.scheme == "midpoint"
-        return around(self.windows.lags) if midway else self.windows.lags
-
-    @property
-    def stencil(self) -> dict[int, float]:
-        """The difference that is a rate."""
-        return STENCILS["euler" if self.windows.scheme == "midpoint" else self.windows.scheme]
-
-    @property
     def back(self) -> int:
         """The number of samples before the present that a window reads."""
         late = int(np.ceil(max((one.delay for one in self.late), default=0))) + 3
-        return max(self.lags[-1], -min(self.stencil), late)
+        return max(lags_read(self.windows)[-1], -min(stencil_of(self.windows)), late)
 
     @property
     def ahead(self) -> int:
         """The number of samples after the present that a window reads."""
-        return max(self.stencil)
+        return max(stencil_of(self.windows))
 
     def summed(self) -> Summed:
         """Return the design of the sums over the whole record."""
@@ -123,12 +112,13 @@ class Columns(NamedTuple):
         """Return the sums over the complete windows in some samples whose present is not before the
         `first`.
         """
-        start, stop = row_range(len(values), self.lags, self.stencil)
+        lags = lags_read(self.windows)
+        start, stop = row_range(len(values), lags, stencil_of(self.windows))
         first = min(max(first, start), max(stop, start))
-        states = np.zeros((0, len(self.lags), values.shape[1]))
+        states = np.zeros((0, len(lags), values.shape[1]))
         rates = states[:, 0]
         if stop > first:
-            states, rates = scaled_rows((values,), (), self.windows, self.lags)
+            states, rates = scaled_rows((values,), (), self.windows)
             states, rates = states[first - start :], rates[first - start :]
         known = np.isfinite(states).all(axis=(1, 2)) & np.isfinite(rates).all(axis=1)
         position = first + np.flatnonzero(known)
@@ -142,17 +132,8 @@ class Columns(NamedTuple):
 
     def _windows(self, states: Any, rates: Any, position: Any) -> Windows:
         """Return complete windows, met halfway through the step where the scheme asks for it."""
-        dtype, n = self.windows.history.dtype, len(position)
-        wide = dataclasses.replace(
-            self.windows,
-            history=to_jax(states, dtype),
-            increment=to_jax(rates, dtype),
-            valid=to_jax(np.ones(n, bool)),
-            weight=to_jax(np.ones(n), dtype),
-            position=to_jax(position),
-            lags=self.lags,
-        )
-        if self.windows.scheme != "midpoint" or not n:
+        wide = of_other_rows(self.windows, states, rates, np.ones(len(position), bool), position)
+        if self.windows.scheme != "midpoint" or not len(position):
             return dataclasses.replace(wide, history=wide.history[:, : self.windows.n_lags])
         return steps_between(wide, self.windows.lags, wide.prior).met_by(self.whole.drift)
 
@@ -229,60 +210,6 @@ def pieces(
         yield np.concatenate(held), first
 
 
-class SummedFit(TargetFit):
-    """A fit by the sums of a record, beside that of the part of it which is in memory. What no sums
-    tell is told of the part: held-out errors, errors from stretch to stretch, and what is left.
-    """
-
-    def __init__(self, whole: SummedDesign, output: Float[np.ndarray, " row"], part: TargetFit):
-        self.whole, self.output, self.part = whole, output, part
-        self.y, _ = whole.standardised(output)
-        self.data, self.target, self.mask, self.inputs = (
-            part.data, part.target, part.mask, part.inputs
-        )  # fmt: skip
-        self.design, self.root, self.all = part.design, part.root, part.all
-        self.power, self.n = part.power, float(whole.n_windows)
-
-    def on(self, mask: Bool[np.ndarray, " input"], design: Any = None) -> "SummedFit":
-        """Return the fit of the same target on other inputs."""
-        same = (mask == self.mask).all()
-        return self if same else SummedFit(self.whole, self.output, self.part.on(mask))
-
-    def of_windows(self) -> TargetFit:
-        """Return the fit of the part that is in memory."""
-        return self.part
-
-    @functools.cached_property
-    def fit(self) -> Fit:
-        """The least squares fit with all inputs."""
-        terms = find_terms(self.whole, self.y, self.mask, self.mask)
-        return fit_terms(self.whole, self.y, terms)
-
-    def outside(self) -> Float[np.ndarray, " input"]:
-        """Return the fall of the risk that every other input would bring."""
-        return np.maximum(outside_gains(self.whole, self.fit), 0)
-
-    def held_out(self, reach: int) -> float:
-        """Return the share that is left on blocks of the part that were not fitted."""
-        return self.part.held_out(reach)
-
-    def left(self) -> Float[np.ndarray, " window"]:
-        """Return the residual in the part."""
-        return self.part.left()
-
-    def leftover(self) -> float:
-        """Return the probability of the leftover in the part."""
-        return self.part.leftover()
-
-    def hidden(self, sizes) -> float:
-        """Return the share that errors of inputs hide, in the part."""
-        return self.part.hidden(sizes)
-
-    def errors(self, keep) -> Float[np.ndarray, " window"]:
-        """Return the squared error of every window of the part."""
-        return self.part.errors(keep)
-
-
 class ClosedForms(NamedTuple):
     """The closed forms of all targets that a search ended with.
 
@@ -320,12 +247,9 @@ def on_whole(screened: Any, between: bool) -> ClosedForms:
         drift = fit_screened(screened.part_of(screened.whole, summed), found.graph)
         columns = columns._replace(whole=screened.whole._replace(drift=drift))
         summed, found = _searched(columns, data)
-    design, outputs, _ = summed
     found = eqx.tree_at(lambda f: f.rate, found, screened.found.rate)
     masks = flat_inputs(np.asarray(found.graph))
-    plain: list[Any] = [
-        SummedFit(design, output, screened.fit(j, masks[j])) for j, output in enumerate(outputs.T)
-    ]
+    plain = [screened.fit(j, mask, summed.rate(j)) for j, mask in enumerate(masks)]
     if screened.errors is not None and np.any(screened.errors > 0):
         sizes = np.sqrt(screened.errors) / np.asarray(windows.scaling.scale, float)
         plain = [fit.without_stand_ins(sizes) for fit in plain]
@@ -342,7 +266,7 @@ def _searched(columns: Columns, data: KnownData) -> tuple[Summed, SplineGraph]:
 
 
 def _refined(
-    columns: Columns, plain: list[SummedFit], refiners: list[Refiner]
+    columns: Columns, plain: list[TargetFit], refiners: list[Refiner]
 ) -> tuple[list[Refined | None], list[TargetFit]]:
     """Return the delays of their own that sources of each target have, if any, and the fits with
     these: what [`Refiner`][ndde_jax.select._between.Refiner] does, for all targets at once, since
@@ -355,7 +279,7 @@ def _refined(
         j: refiner.asks(j, plain[j].mask, plain[j].criterion())
         for j, refiner in enumerate(refiners)
     }
-    seen: dict[tuple[int, int], SummedFit] = {}
+    seen: dict[tuple[int, int], TargetFit] = {}
     while steps:
         asked: dict[int, Delayed] = {}
         for j in list(steps):
@@ -371,58 +295,53 @@ def _refined(
         # The part in memory tells delays nearly.
         for _ in range(MOVES):
             before, asked = asked, _moved(columns, asked, refiners)
-            if all(_still(before[j], at) for j, at in asked.items()):
+            moves = [np.abs(before[j].delays - at.delays) for j, at in asked.items()]
+            if np.nanmax(moves) < STILL:
                 break
         asked = {j: refiners[j].placed(j, at) for j, at in asked.items()}
         late = _Late.of(asked, refiners, (0.0,))
-        every, outputs, _ = late.added_to(columns, refiners).summed()
+        summed = late.added_to(columns, refiners).summed()
         for j, at in asked.items():
-            design = every.of_inputs(late.inputs(j, at, 0.0))
-            y, _ = design.standardised(outputs[:, j])
-            cost, on_sums = refiners[j].searched(j, design, y, at)
+            rate = summed.rate(j, late.inputs(j, 0.0))
+            cost, on_sums = refiners[j].searched(j, rate.design, rate.output, at)
             part = refiners[j].with_delays(j, at)
             new = on_sums._replace(design=part)
-            fit = SummedFit(design, outputs[:, j], plain[j].part.on(on_sums.mask, part))
+            fit = TargetFit(part, plain[j].data, j, on_sums.mask, rate)
             seen[j, id(new)], found[j] = fit, (cost, new)
     return refined, fits
 
 
 class _Late(NamedTuple):
-    """The inputs at delays of their own beside the candidates, each with its `shift` from the
-    delay, in samples.
-    """
+    """The inputs at delays of their own beside the `n_inputs` candidates."""
 
     given: list[_LateInput]
-    shift: list[float]
     n_inputs: int
 
     @classmethod
     def of(cls, asked: dict[int, Delayed], refiners: list[Refiner], shifts: Sequence[float]):
         """Return the inputs at all delays, and some shifts from these."""
         given: list[_LateInput] = []
-        every: list[float] = []
         for j, at in asked.items():
             for place in map(int, at.places):
                 delay, own = float(at.delays[place]), refiners[j]
                 straight = own.record.straight(int(own.source[place]), delay)
-                given += [_LateInput(j, place, delay + shift, straight) for shift in shifts]
-                every += shifts
-        return cls(given, every, len(refiners[0].lag))
+                given += [_LateInput(j, place, delay + d, straight, d) for d in shifts]
+        return cls(given, len(refiners[0].lag))
 
-    def inputs(self, j: int, at: Delayed, shift: float) -> Int[np.ndarray, " input"]:
+    def inputs(self, j: int, shift: float) -> Int[np.ndarray, " input"]:
         """Return the numbers of the inputs of a target, those at delays in their places."""
         numbers = np.arange(self.n_inputs)
-        for k, (one, own) in enumerate(zip(self.given, self.shift, strict=True)):
-            if one.target == j and own == shift:
+        for k, one in enumerate(self.given):
+            if one.target == j and one.shift == shift:
                 numbers[one.place] = self.n_inputs + k
         return numbers
 
     def added_to(self, columns: Columns, refiners: list[Refiner]) -> Columns:
         """Return the columns with these inputs, and their products with others."""
         knots = []
-        for one, shift in zip(self.given, self.shift, strict=True):
+        for one in self.given:
             own = refiners[one.target]
-            values = own.states(one.target, [one.place], [one.delay - shift])[:, 0]
+            values = own.states(one.target, [one.place], [one.delay - one.shift])[:, 0]
             knots.append(knots_of(values[own.data.weight > 0]))
         n, late = self.n_inputs, self.n_inputs + np.arange(len(self.given))
         base = np.unique(columns.pairs)
@@ -442,37 +361,28 @@ class _Late(NamedTuple):
         return one.target == other.target and one.place != other.place
 
 
-def _still(before: Delayed, now: Delayed) -> bool:
-    """Return whether no delay has moved."""
-    return bool(np.nanmax(np.abs(now.delays - before.delays)) < STILL)
-
-
 def _moved(
     columns: Columns, asked: dict[int, Delayed], refiners: list[Refiner]
 ) -> dict[int, Delayed]:
     """Return the delays one Gauss–Newton step further, by sums over all of the record."""
     late = _Late.of(asked, refiners, (-REACH, 0.0, REACH))
-    every, outputs, _ = late.added_to(columns, refiners).summed()
-    moved = {}
+    summed = late.added_to(columns, refiners).summed()
+    every, moved = summed.design, {}
     for j, at in asked.items():
-        low, middle, high = (late.inputs(j, at, shift) for shift in (-REACH, 0.0, REACH))
-        design, mask = every.of_inputs(middle), at.known | np.isfinite(at.delays)
-        y, _ = design.standardised(outputs[:, j])
-        fit = fit_terms(design, y, find_terms(design, y, mask, mask))
-        splines, pairs, paired = coefficients_of(design, fit)
-        slopes = []
-        for place in at.places:
-            slope = (every.terms[:, high[place]] - every.terms[:, low[place]]) @ splines[place]
-            for pair, value in zip(pairs, paired, strict=True):
-                if place in pair:
-                    other = middle[pair.sum() - place]
-                    ends = np.array([(other, end[place]) for end in (high, low)])
-                    above, below = every.centred_products(ends).T
-                    slope = slope + value * (above - below)
-            slopes.append(slope / (2 * REACH))
-        slopes = np.stack(slopes, axis=1)
-        slopes = slopes - fit.columns @ (fit.inverse @ (fit.columns.T @ slopes))
-        step = Linearised(slopes, fit.residual, 0.0, 0.0, np.zeros(0), fit.terms).step()
+        low, middle, high = (late.inputs(j, shift) for shift in (-REACH, 0.0, REACH))
+        design, output, _ = summed.rate(j, middle)
+        y, _ = design.standardised(output)
+        fit = best_fit(design, y, at.known | np.isfinite(at.delays))
+        model, slopes = Coefficients.of(design, fit), []
+        for place in map(int, at.places):
+            ends = high[place], low[place]
+            above, below = (every.terms[:, end] for end in ends)
+            products = []
+            for other in middle[model.partners(place)]:
+                far, _ = every.centred_products(np.array([(other, end) for end in ends]))
+                products.append(far[:, 0] - far[:, 1])
+            slopes.append(model.change(place, above - below, products) / (2 * REACH))
+        step = newton_step(fit.left_of(np.stack(slopes, axis=1)), fit.residual)
         delays = at.delays.copy()
         moves = np.clip(step, -FARTHEST, FARTHEST)
         delays[at.places] = np.maximum(delays[at.places] + moves, NEAREST)

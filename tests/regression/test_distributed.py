@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import ndde_jax as ndde
-from ndde_jax.regression import Problem, Readings, compare_readings, grouped, sums_of
+from ndde_jax.regression import Problem, Readings, compare_readings, sums_of
 from ndde_jax.regression._distributed import _Prices, distributed_lags
 from ndde_jax.select._screened import Screened
 
@@ -38,8 +38,8 @@ def columns(x):
 
 
 def problem(lines, rates, **changes):
-    made = grouped(sums_of(lines, rates, np.ones(len(lines))), 1)
-    return Problem.of(made, n=len(lines), floor=FLOOR)._replace(**changes)
+    sums = sums_of(lines, rates, np.ones(len(lines)))
+    return Problem.of(sums, 1, n=len(lines))._replace(**changes)
 
 
 def log_risk(lines, rate, mask):

@@ -153,12 +153,12 @@ def test_traced_as_known():
         y, _ = design.standardised(rate)
         allowed = rate[:INPUTS] < jnp.inf
         terms = find_terms(design, y, allowed, ~allowed, 1)
-        return describe(design, y, terms, 1, INPUTS)
+        return describe(design, rate, terms, 1, INPUTS)
 
     traced = jax.jit(found)(jnp.asarray(z), jnp.asarray(rate))
     design = design_of(z, np.ones(N))
     y, _ = design.standardised(rate)
-    known = describe(design, y, find_terms(design, y, *free(), 1), 1, INPUTS)
+    known = describe(design, rate, find_terms(design, y, *free(), 1), 1, INPUTS)
     for one, other in zip(traced, known, strict=True):
         np.testing.assert_allclose(one, other, atol=1e-8)
     assert np.flatnonzero(known.mask).tolist() == [0, 1, 2]

@@ -9,13 +9,12 @@ import scipy.signal
 
 import ndde_jax as ndde
 from ndde_jax.regression._design import design_of
-from ndde_jax.regression._terms import find_terms, fit_terms
+from ndde_jax.regression._terms import best_fit, find_terms, fit_terms
 from ndde_jax.select import _between
 from ndde_jax.select._between import (
     Record,
     Refiner,
     Settled,
-    criterion_of,
     delays_between,
     edge_of_reads,
     linearised,
@@ -299,8 +298,8 @@ def searched(own, mask, start):
     None where it does not settle.
     """
     at = own._settled(1, mask, [0], np.array([start]))
-    y, _ = own.design.standardised(own.data.outputs[:, 1])
-    return None if at is None else own.searched(1, own.with_delays(1, at), y, at)
+    output = own.data.outputs[:, 1]
+    return None if at is None else own.searched(1, own.with_delays(1, at), output, at)
 
 
 # Inputs are (lag, source): the follower itself, and the driver at 10 and 20 samples.
@@ -311,7 +310,7 @@ def test_a_search_that_is_no_better_is_not_taken(monkeypatch):
     """Worse as one delay, the neighbours are tried as two; rounds end with the first that fails."""
     own, calls = refiner(14), []
     y, _ = own.design.standardised(own.data.outputs[:, 1])
-    base = criterion_of(own.design, y, BOTH)
+    base = best_fit(own.design, y, BOTH).criterion()
     one, settled = searched(own, BOTH, 14.0)[1], own._settled
 
     def scripted(costs):
@@ -373,7 +372,7 @@ def test_a_delay_costs_a_number_and_its_position():
     # Steps of ten samples hold twenty positions half a sample apart.
     price = np.log(found.design.n_windows) + 2 * np.log(20)
     y, _ = found.design.standardised(own.data.outputs[:, 1])
-    assert cost == pytest.approx(criterion_of(found.design, y, found.mask) + price)
+    assert cost == pytest.approx(best_fit(found.design, y, found.mask).criterion() + price)
     known = own.data.inputs[:, [1]]
     state = linearised(own.record, own.data, known, [0], [14.0], 1)
     late = own.record.at(0, 14.0, 1)
