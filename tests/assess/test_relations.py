@@ -310,11 +310,11 @@ def squares(seed, n=2000):
     """
     rng, x = np.random.default_rng(seed), np.zeros((n, 3))
     for t in range(2, n):
-        x[t] = [
-            0.95 * np.sqrt(2) * x[t - 1, 0] - 0.9025 * x[t - 2, 0],
-            0.5 * x[t - 2, 0] ** 2,
-            0.7 * x[t - 1, 2] - 0.5 * x[t - 2, 0] ** 2,
-        ] + rng.normal(size=3)
+        now, before = x[t - 1], x[t - 2]
+        x[t] = rng.normal(size=3)
+        x[t, 0] += 0.95 * np.sqrt(2) * now[0] - 0.9025 * before[0]
+        x[t, 1] += 0.5 * before[0] ** 2
+        x[t, 2] += 0.7 * now[2] - 0.5 * before[0] ** 2
     graph = np.zeros((3, 3, 3), bool)
     graph[range(3), range(3), 0] = graph[0, 0, 1] = graph[0, 1, 1] = graph[0, 2, 1] = True
 
