@@ -17,6 +17,7 @@ from ..regression._missing import Normal, fit_normal
 from ..regression._search import WINDOWS_PER_COLUMN
 from ._rivals import together, touching
 from ._score import (
+    NOISE,
     OWN_PAST,
     POOR,
     ROWS,
@@ -39,8 +40,6 @@ from ._score import (
 # among its pairs (Bonferroni). Of six stations that share a field in equal parts, given all others,
 # it is about .18; the first limit was set by looking at these.
 RELATED, CHANCE = 0.12, 1 / 40
-# Share of the variance of a rate below which what is left is an error of the drift, and no noise.
-NOISE = 1e-3
 
 
 class AtOnce(NamedTuple):

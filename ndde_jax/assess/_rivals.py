@@ -5,7 +5,7 @@ import dataclasses
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from ._score import Inputs, drift_beyond, left_by, multiplies, roots
+from ._score import NOISE, Inputs, drift_beyond, left_by, multiplies, roots
 
 # Rows for every column of a regression with bends; below that, lines alone.
 ROWS = 5
@@ -86,7 +86,10 @@ def rivals(
         whole = left_by(rate, kept.T)
         drift = drift_beyond(rows, j, whole)
         if drift is not None:
-            whole = left_by(rate, np.concatenate([kept, _unit(drift.rates[None, :, j])]).T)
+            by_drift = left_by(rate, np.concatenate([kept, _unit(drift.rates[None, :, j])]).T)
+            # A drift that leaves no noise follows the path, whichever inputs it has.
+            noisy = by_drift @ by_drift > NOISE * total
+            whole, drift = (by_drift, drift) if noisy else (whole, None)
         with_kept, with_rate = columns @ kept.T, columns @ rate
         for k, (i, lags) in enumerate(groups):
             if required[i, j, lags].any():

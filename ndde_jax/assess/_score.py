@@ -248,6 +248,8 @@ def kept_columns(
     return np.concatenate(columns, axis=1) if columns else np.zeros((n, 0))
 
 
+# Share of the variance of a rate below which what is left is an error of the drift, and no noise.
+NOISE = 1e-3
 # How much more polynomials may leave of a rate than the fitted drift does. Of simulated records
 # with steep thresholds they leave 1.34 times as much and more, of those whose variables share the
 # bursts of an unseen driver, which a drift must not explain away, 1.19 at most; set between these.
