@@ -80,6 +80,7 @@ def test_the_table_compares_in_pairs(tmp_path, capsys):
     assert cells[1][2] == ".35 (+0.15 ± 0.05)" and cells[1][5:] == [".50", "2"]
 
 
+@pytest.mark.slow
 def test_a_fit_of_the_smallest_size():
     small = dict(max_steps=50, newton_steps=2, width=2, depth=1, refine="none")
     found = ablations.score("lags", "0, 1", "Rossler", 0, **small)

@@ -86,6 +86,7 @@ def double_precision_children(monkeypatch):
         monkeypatch.setenv("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.1")
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("double_precision_children")
 def test_worker_processes_give_the_same_rows(graphs, tmp_path):
     files = data.find_files(graphs)

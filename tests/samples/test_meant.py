@@ -182,7 +182,14 @@ def test_whole_stamps_without_a_grid_are_irregular():
     assert sampling(uneven).dt is None and sampling(uneven).times.tolist() == uneven.tolist()
 
 
-@pytest.mark.parametrize("zone", ["Europe/Berlin", "America/New_York", "Australia/Sydney"])
+@pytest.mark.parametrize(
+    "zone",
+    [
+        "Europe/Berlin",
+        "Australia/Sydney",
+        pytest.param("America/New_York", marks=pytest.mark.slow),
+    ],
+)
 def test_daylight_saving(zone, tmp_path):
     local = pd.date_range("2022-01-01", periods=8000, freq="h", tz=zone).tz_localize(None)
     frame = pd.DataFrame({"time": local, "a": np.sin(np.arange(8000.0))})
