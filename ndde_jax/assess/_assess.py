@@ -172,11 +172,13 @@ def relations(
         return Relations.none(graph)
     inputs = read_inputs(rows)
     left, required = residuals(inputs, graph), np.asarray(windows.prior.required)
+    every, apart = inputs, left
     # What polynomials leave of a bend that two rates share relates them: the drift is given too.
-    every, apart = inputs, residuals(inputs, graph, poor=1.0)
     if windows.partial is not None:
         every = read_inputs(partial_rows_of(windows, model))
         apart = partial_residuals(every.rows, graph, poor=1.0)
+    elif rows.drift is not None:
+        apart = residuals(inputs, graph, poor=1.0)
     static, hidden = static_targets(rows, left), unseen(inputs, graph, left)
     related = at_once(every, graph, apart)
     correlation = related.correlation

@@ -160,9 +160,8 @@ def drift_of(
 
 def _physical(windows, used, history):
     scaling = windows.scaling
-    return np.asarray(history, float)[used] * np.asarray(scaling.scale, float) + np.asarray(
-        scaling.center
-    )
+    scale, center = np.asarray(scaling.scale, float), np.asarray(scaling.center)
+    return np.asarray(history, float)[used] * scale + center
 
 
 def bends(x: Float[np.ndarray, "row *any"]) -> Float[np.ndarray, "row *any column"]:
@@ -250,9 +249,9 @@ def kept_columns(
 
 # Share of the variance of a rate below which what is left is an error of the drift, and no noise.
 NOISE = 1e-3
-# How much more polynomials may leave of a rate than the fitted drift does. Of simulated records
-# with steep thresholds they leave 1.34 times as much and more, of those whose variables share the
-# bursts of an unseen driver, which a drift must not explain away, 1.19 at most; set between these.
+# How much more polynomials may leave of a rate than the fitted drift does. Set by looking: between
+# what they leave of steep thresholds (`benchmarks.delays`), and, less, of variables that share the
+# bursts of an unseen driver (`benchmarks.verdict kinds`), which a drift must not explain away.
 POOR = 1.25
 
 

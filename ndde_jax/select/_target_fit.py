@@ -57,7 +57,7 @@ class TargetFit:
 
     @functools.cached_property
     def part(self) -> Fit:
-        """The same of windows that are in memory."""
+        """The least squares fit with all inputs, in the windows that are in memory."""
         return best_fit(self.design, self.y, self.mask)
 
     @property

@@ -443,8 +443,8 @@ def guarded(function: Callable, shared: Any, own: Any) -> tuple[Any, Array]:
 
     Where a loss leaves out a path that diverged, zero comes back to its last step, whose derivative
     is infinite, and 0 · ∞ is NaN in the sum over all paths. Hence neither does a tangent enter the
-    steps of which one diverges, nor does one leave them, and by transposition no cotangent. Each
-    step by itself would cost half as much again as the gradient; some together a twentieth.
+    steps of which one diverges, nor does one leave them, and by transposition no cotangent. To
+    guard each step by itself would cost far more than some together.
 
     **Arguments:**
 
