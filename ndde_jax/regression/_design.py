@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from .._types import namespace_of
-from ._features import QUANTILES, WIDTH, knots_of, spline_terms
+from ._features import QUANTILES, WIDTH, knots_of, spline_columns
 
 # Of the size of a term beside that of the variable itself: less is rounding in single precision,
 # as where knots coincide.
@@ -119,13 +119,11 @@ class Design:
         """Return the inner product of the product of every two inputs with a residual of weighted
         mean zero, `[input input]`.
         """
-        weighted = self.root * residual
-        if namespace_of((self.inputs, weighted)) is jnp:
-            return self.inputs.T @ (weighted[:, None] * self.inputs)
-        # The product of an array with its own transpose takes half the time.
-        size, parts = np.sqrt(np.abs(weighted))[:, None], (weighted > 0, weighted < 0)
-        plus, minus = (size[part] * self.inputs[part] for part in parts)
-        return plus.T @ plus - minus.T @ minus
+        inputs, weighted = self.inputs, self.root * residual
+        if namespace_of((inputs, weighted)) is np:
+            # In half the time, and as good for a ranking.
+            inputs, weighted = (a.astype(np.float32) for a in (inputs, weighted))
+        return inputs.T @ (weighted[:, None] * inputs)
 
 
 class Rate(NamedTuple):
@@ -151,7 +149,8 @@ def design_of(inputs: Any, weight: Any, knots: Any = None) -> Design:
     """
     xp = namespace_of((inputs, weight))
     if xp is np:
-        inputs, weight = (np.asarray(a, np.float64) for a in (inputs, weight))
+        # One input after the other in memory, which all that follows runs along.
+        inputs, weight = (np.asarray(a, np.float64, order="F") for a in (inputs, weight))
     root = xp.sqrt(weight)
     if knots is None and xp is np:
         knots = knots_of(inputs[weight > 0])
@@ -159,16 +158,16 @@ def design_of(inputs: Any, weight: Any, knots: Any = None) -> Design:
         at = jnp.asarray(QUANTILES, inputs.dtype)
         seen = jnp.where((weight > 0)[:, None], inputs, jnp.nan)
         knots = jnp.nan_to_num(jnp.nanquantile(seen, at, axis=0).T)
-    terms = spline_terms(inputs, knots if xp is np else knots[None])
+    terms = spline_columns(inputs, knots if xp is np else knots[None])
     total = xp.maximum(weight.sum(), 1)
-    mean = xp.einsum("w,wit->it", weight, terms) / total
-    centred = ((terms[:, :, k] - mean[None, :, k]) * root[:, None] for k in range(WIDTH))
+    means = [weight @ term / total for term in terms]
+    centred = ((term - m[None]) * root[:, None] for term, m in zip(terms, means, strict=True))
     basis = orthonormal(centred)
     return Design(
         inputs=inputs,
         root=root,
         knots=knots,
-        mean=mean,
+        mean=xp.stack(means, axis=-1),
         matrix=basis.matrix,
         present=basis.present,
         features=basis.features,
@@ -215,7 +214,8 @@ def orthonormal(terms: Iterable) -> Basis:
         columns.append(xp.where(there[None], column / scale[None], 0))
         rows.append(xp.where(there[:, None], row / scale[:, None], 0))
         present.append(there)
-    return Basis(xp.stack(columns, axis=-1), xp.stack(rows, axis=-1), xp.stack(present, axis=-1))
+    features = xp.stack([column.T for column in columns], axis=1).transpose(2, 0, 1)
+    return Basis(features, xp.stack(rows, axis=-1), xp.stack(present, axis=-1))
 
 
 def inner_products(some: Any, features: Any) -> Any:

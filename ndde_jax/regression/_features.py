@@ -31,6 +31,14 @@ def spline_terms(
     Linear beyond the outer knots, so that rare extremes have no leverage (Harrell, 2015, equation
     2.25).
     """
+    columns = spline_columns(z, knots)
+    return (np if isinstance(columns[-1], np.ndarray) else jnp).stack(columns, axis=-1)
+
+
+def spline_columns(
+    z: Float[Array | np.ndarray, "*input"], knots: Float[Array | np.ndarray, "*known knot"]
+) -> list[Float[Array | np.ndarray, "*input"]]:
+    """Return each of the [`spline_terms`][ndde_jax.regression._features.spline_terms]."""
     xp = np if isinstance(z, np.ndarray) and isinstance(knots, np.ndarray) else jnp
     span = xp.maximum(knots[..., -1] - knots[..., 0], 1e-6)
     wide = xp.maximum(knots[..., -1] - knots[..., -2], 1e-6)
@@ -43,7 +51,7 @@ def spline_terms(
         + last * (knots[..., -2] - knots[..., k]) / wide
         for k, cube in enumerate(cubes)
     ]
-    return xp.stack([z, *curved], axis=-1)
+    return [z, *curved]
 
 
 class Between(NamedTuple):

@@ -317,10 +317,10 @@ def _moves(problem: Problem, cross, power, slot, levels, level) -> _Moves:
     own = gram[each, :, each, :] + ridge * eye[None]
     zg = zx.reshape(size, n_groups, width)
     rest = own - jnp.einsum("kfi,kfj->fij", zg, zg)
-    left = cross - (zx.T @ zc).reshape(n_groups, width)
+    left = cross - (zc @ zx).reshape(n_groups, width)
     # Inside: a block of the inverse tells what its columns explain given the others; the straight
     # line last, so that what comes before it is the bend.
-    beta = (zi.T @ zc).reshape(most, width)[:, ::-1]
+    beta = (zc @ zi).reshape(most, width)[:, ::-1]
     zj = zi.reshape(size, most, width)[..., ::-1]
     block = jnp.einsum("kai,kaj->aij", zj, zj)
 

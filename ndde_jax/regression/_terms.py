@@ -510,10 +510,12 @@ def find_all_terms(
 class _Begun(NamedTuple):
     """What a search for the terms of a rate starts from.
 
+    - `cross`: inner products of the rate with all features, `[input width]`.
     - `linear`: the best linear model; `bent`: the best sum of splines.
     - `now`: the best terms of the inputs at the first lag, if there are others.
     """
 
+    cross: Any
     linear: Selection
     bent: Selection
     now: Terms | None
@@ -534,7 +536,8 @@ def _begun(
     to the products of a few present states that drive it. So these are looked for by themselves.
     """
     most = _most(required.sum(1).max(initial=0)[None])
-    linear, bent = _sums(_problem_of_sums(design, outputs, allowed, required, choices), most)
+    problem = _problem_of_sums(design, outputs, allowed, required, choices)
+    linear, bent = _sums(problem, most)
     present: list[Terms | None] = [None] * len(allowed)
     if 0 < step < design.n_inputs:
         first, wide = slice(0, step), (0, design.n_inputs - step)
@@ -545,7 +548,10 @@ def _begun(
             one._replace(level=np.maximum(np.pad(one.level, wide), CURVE * forced))
             for one, forced in zip(now, required, strict=True)
         ]
-    return [_Begun(linear.of_targets(j), bent.of_targets(j), one) for j, one in enumerate(present)]
+    return [
+        _Begun(problem.cross[j], linear.of_targets(j), bent.of_targets(j), one)
+        for j, one in enumerate(present)
+    ]
 
 
 def find_terms(
@@ -632,12 +638,13 @@ def _find_known(
     if required.sum() > MANY:
         return _straight_or_bent(design, y, required)
     most = _most(required)
-    linear, bent, now = begun
+    linear, bent = begun.linear, begun.bent
     # Weak straight lines may be many, and each is cheap.
     if most < len(allowed) and (linear.level > OUT).sum() >= most:
         splines = _problem_of_sums(design, y[:, None], allowed[None], required[None], choices)
         linear = search_roomy(_of_lines(splines), linear.level, 2 * most)
-    rate, nothing = _beginning(design, y, allowed, required, True, choices)
+    rate = _Rate(y, begun.cross, allowed, required, design.n_windows, True, choices)
+    nothing = Terms.none(design.n_inputs, np)
     best = [(nothing._replace(level=kind.level), kind.cost) for kind in (linear, bent)]
     if len(nothing.pairs):
         # Products that stand for themselves are overlooked by what has taken their inputs for sums,
@@ -646,11 +653,11 @@ def _find_known(
         if best[-1][0].used.any():
             best.append(_with_rounds(design, rate, nothing, np.inf, most))
         starts = [_multiplied(one) for one, _ in best[:3]]
-        if now is not None:
-            starts.append(_with_room(now, nothing))
+        if begun.now is not None:
+            starts.append(_with_room(begun.now, nothing))
         for k, one in enumerate(starts):
             known = any(all(map(np.array_equal, one, other)) for other in starts[:k])
-            if not one.used.any() or known or not _worth_together(design, rate, one):
+            if not one.used.any() or known or not _worth_together(design, y, one):
                 continue
             products = _Products(one.pairs, one.used, np.inf)
             worth = np.where(one.reads(), np.inf, 0)
@@ -660,16 +667,16 @@ def _find_known(
     return min(best, key=lambda one: one[1])[0]
 
 
-def _worth_together(design: Design, rate: _Rate, terms: Terms) -> bool:
+def _worth_together(design: Design, y: Any, terms: Terms) -> bool:
     """Return whether all products of some terms explain as much as two of them cost, or as one does
     where there is one: a single product is found by itself.
     """
-    alone = fit_terms(design, rate.y, terms._replace(used=terms.used & False)).risk
-    whole = fit_terms(design, rate.y, terms).risk
-    gain = rate.n * (np.log(alone + FLOOR) - np.log(whole + FLOOR))
+    alone = fit_terms(design, y, terms._replace(used=terms.used & False))
+    whole = fit_terms(design, y, terms)
+    gain = whole.n * (np.log(alone.risk + FLOOR) - np.log(whole.risk + FLOOR))
     pairs = int(terms.used.sum())
     number = min(pairs, 2)
-    return bool(gain > number * np.log(rate.n) + 2 * log_choices(pairs, number))
+    return bool(gain > number * np.log(whole.n) + 2 * log_choices(pairs, number))
 
 
 def _with_room(terms: Terms, empty: Terms) -> Terms:
@@ -700,29 +707,20 @@ def _with_rounds(
     return terms, cost
 
 
-def _beginning(
-    design: Design, y: Any, allowed: Any, required: Any, bent: Any, choices: int
-) -> tuple[_Rate, Terms]:
-    """Return the rate with the inputs that may describe it, and empty terms to start from."""
-    xp, n_inputs = namespace_of((design, y)), design.n_inputs
-    cross = (y @ design.features.reshape(len(y), -1)).reshape(n_inputs, WIDTH)
-    rate = _Rate(y, cross, allowed, required, design.n_windows, bent, choices)
-    return rate, Terms.none(n_inputs, xp)
-
-
 def _find_traced(design: Design, y: Any, allowed: Any, required: Any, step: int) -> Terms:
     """Return the terms by one loop for both kinds of model, whose first turn has no products: the
     body of the loop is compiled once.
     """
-    worth = jnp.zeros(design.n_inputs, y.dtype)
-    now = np.arange(design.n_inputs) < step
+    n_inputs = design.n_inputs
+    worth, nothing = jnp.zeros(n_inputs, y.dtype), Terms.none(n_inputs, jnp)
+    cross = (y @ design.features.reshape(len(y), -1)).reshape(n_inputs, WIDTH)
+    now = np.arange(n_inputs) < step
 
     def searched(begin, kind):
         bent, at_once, relaxed, goes_on, multiplied, of_now = kind
         may = jnp.asarray(allowed) & (jnp.asarray(required) | now | ~of_now)
-        given = (may, jnp.asarray(required), bent, design.n_inputs)
-        rate, nothing = _beginning(design, y, *given)
-        rate = rate._replace(relaxed=relaxed)
+        given = (may, jnp.asarray(required), design.n_windows)
+        rate = _Rate(y, cross, *given, bent, n_inputs, relaxed)
         level = jnp.where(begin > OUT, jnp.where(bent, CURVE, LINE), OUT).astype(begin.dtype)
         start = nothing._replace(level=jnp.where(goes_on, level, nothing.level))
         whole = _multiplied(start)
@@ -757,9 +755,9 @@ def _find_traced(design: Design, y: Any, allowed: Any, required: Any, step: int)
         jnp.array([no, no, no, yes, no, no, no, no, yes]),
         jnp.array([no, no, no, no, no, no, no, yes, no]),
     ]
-    if not 0 < step < design.n_inputs:
+    if not 0 < step < n_inputs:
         kinds = [kind[:7] for kind in kinds]
-    begin = jnp.zeros(design.n_inputs, np.int32)
+    begin = jnp.zeros(n_inputs, np.int32)
     _, (terms, cost) = jax.lax.scan(searched, begin, kinds)
     return jax.tree.map(lambda a: a[jnp.argmin(cost)], terms)
 

@@ -181,10 +181,8 @@ def test_products_are_tried_together_where_all_of_them_explain_what_two_cost(siz
         z = rng.normal(size=(400, 3))
         y = z.sum(1) + size * (z[:, 0] * z[:, 1] + z[:, 1] * z[:, 2]) + rng.normal(size=400)
         design = design_of(z, np.ones(400))
-        every = np.ones(3, bool)
-        given = (design, design.standardised(y)[0], every, ~every, True, 3)
-        rate, nothing = _terms._beginning(*given)
+        nothing = _terms.Terms.none(3, np)
         terms = _terms._multiplied(nothing._replace(level=np.full(3, LINE, np.int32)))
         assert terms.used.sum() == 3
-        tried.append(_terms._worth_together(design, rate, terms))
+        tried.append(_terms._worth_together(design, design.standardised(y)[0], terms))
     assert all(tried) if size else np.mean(tried) < 0.05
