@@ -190,12 +190,12 @@ class GraphEvidence:
 
     @property
     def unconfirmed(self) -> Bool[np.ndarray, "source target lag"]:
-        """The links between variables that explain nothing that is new in their source."""
+        """The links between variables that pass on nothing that is new in their source."""
         return self.relations.unconfirmed & self.graph & self.modelled[None, :, None]
 
     @functools.cached_property
     def weak(self) -> Bool[np.ndarray, "source target lag"]:
-        """The edges that do not stand clear of their price and of zero, or explain nothing new."""
+        """The edges that do not stand clear of their price and of zero, or pass on nothing new."""
         required = np.asarray(self.windows.prior.required)
         clear = (self.lower > 0) & (self.scores > CLEAR * self.price[None, :, None])
         return self.graph & ~required & ~clear & self.modelled[None, :, None] | self.unconfirmed
@@ -405,32 +405,41 @@ def _events(e: GraphEvidence) -> Iterator[Hit]:
 @rule(
     "weak edges",
     GRAPH,
-    "{count} of {kept} inputs {weak}: {links}.",
+    "{weak}.",
     "Record for longer, or drop them{how}.",
     limits=Limits(
         note=0.0,
         reservation=DOUBT,
         problem=DOUBTFUL,
         why="a share of the edges: 'supported' promises that 95 % are true; a problem, too, where "
-        "more than a fifth of the links between variables explain nothing new in their source",
+        "more than a fifth of the links between variables pass on nothing new in their source",
     ),
     kind=ESTIMATED,
     theorem=PENALISED,
 )
 def _weak(e: GraphEvidence) -> Iterator[Hit]:
-    edges = e.edges(e.weak)[::-1]
-    if edges:
-        share = len(edges) / float(e.graph.sum())
-        words = {"count": len(edges), "kept": int(e.graph.sum()), "links": e.links_listed(edges)}
+    kept, said = int(e.graph.sum()), []
+    for which, one, many in (
+        (
+            e.weak & ~e.unconfirmed,
+            "is hardly worth its price, or not in every part of the record",
+            "are hardly worth their price, or not in every part of the record",
+        ),
+        (
+            e.unconfirmed,
+            "passes on nothing that is new in its source",
+            "pass on nothing that is new in their source",
+        ),
+    ):
+        if edges := e.edges(which)[::-1]:
+            what = one if len(edges) == 1 else many
+            said.append(f"{len(edges)} of {kept} inputs {what}: {e.links_listed(edges)}")
+    if said:
+        share = float(e.weak.sum() / kept)
         stale = e.unconfirmed.sum() / max((e.graph & e.pairs[..., None]).sum(), 1)
-        is_weak, new = "are hardly worth their price", "explain nothing that is new in their source"
-        if len(edges) == 1:
-            is_weak, new = "is hardly worth its price", "explains nothing that is new in its source"
-        also = f", or {new}" if stale else ""
-        words["weak"] = f"{is_weak}, or not in every part of the record{also}"
-        words["how"] = "" if stale else ": found.graph & (found.lower > 0)"
-        many = share > DOUBTFUL or stale > TOO_MANY
-        yield Hit(share, words, weight=PROBLEM if many else e.doubt)
+        how = "" if stale else ": found.graph & (found.lower > 0)"
+        weight = PROBLEM if share > DOUBTFUL or stale > TOO_MANY else e.doubt
+        yield Hit(share, {"weak": ". ".join(said), "how": how}, weight=weight)
 
 
 @rule(

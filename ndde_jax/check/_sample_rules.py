@@ -13,7 +13,15 @@ from .._types import Checked
 from ..samples._columns import APART, is_event, trend
 from ..samples._gaps import runs
 from ..samples._noise import measurement_error, stretch
-from ..samples._prepare import FEWEST, SEASON, TREND, bridged, is_clock, seasons
+from ..samples._prepare import (
+    FEWEST,
+    SEASON,
+    TREND,
+    bridged,
+    is_clock,
+    prepare_samples,
+    seasons,
+)
 from ..samples._samples import Samples
 from ..samples._treatments import Treatment, terms
 from . import _data_tests as tests
@@ -102,8 +110,11 @@ class SampleEvidence:
 
     @functools.cached_property
     def measured(self) -> Samples:
-        """The samples before any treatment."""
-        return self.samples.as_measured()
+        """The samples before any treatment, but for codes that stand for missing values: these are
+        no measurements.
+        """
+        coded = any(treatment.name == "codes" for treatment in self.samples.treatments)
+        return prepare_samples(self.samples.as_measured(), ("codes",) if coded else ())
 
     @functools.cached_property
     def own(self) -> Samples:

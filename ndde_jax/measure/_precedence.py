@@ -49,6 +49,13 @@ SHIFTS = (0, 1, 2, 4, 8, 16, 32, 64, 128)
 LIKENESS = (0.3, 0.45)
 TAILS = (9.0, 14.0)
 EXPLAINED = (0.6, 0.45)
+# A variable that was set jumps: its median change, in standard deviations, and the share of
+# samples, apart from those at its most frequent value, that repeat the one before. Set points drawn
+# at random change by one deviation; water levels read in centimetres repeat as often, and change by
+# a tenth.
+JUMP, REPEATED = 0.5, 0.5
+# Changes of what was set that are more than a few events.
+MANY = 20
 # Strength of a target's strongest source, median over targets: once that much is left after
 # conditioning, sources can be told apart.
 STRONG = (0.25, 0.12)
@@ -167,8 +174,26 @@ def _not_compared(samples: Samples) -> str:
         return "there is one variable"
     if not samples.regular:
         return "the samples are not equally spaced"
-    few = sum(len(value) for value in samples.values) < FEWEST
-    return f"there are fewer than {FEWEST} samples" if few else ""
+    if sum(len(value) for value in samples.values) < FEWEST:
+        return f"there are fewer than {FEWEST} samples"
+    held = [name for j, name in enumerate(samples.names) if _was_set(samples, j)]
+    return f"{held[0]} was set, in many steps, which are no passing events" if held else ""
+
+
+def _was_set(samples: Samples, variable: int) -> bool:
+    """Return whether a variable is held at several values and often jumps from one to the next."""
+    values = [np.asarray(value, float)[:, variable] for value in samples.values]
+    together = np.concatenate([value[np.isfinite(value)] for value in values])
+    levels, counts = np.unique(together, return_counts=True)
+    if len(levels) < 2:
+        return False
+    later = np.concatenate([value[1:] for value in values])
+    steps = np.concatenate([np.diff(value) for value in values])
+    away = np.isfinite(steps) & (later != levels[counts.argmax()])
+    jumps = np.abs(steps[np.isfinite(steps) & (steps != 0)])
+    if not away.any() or len(jumps) <= MANY or np.median(jumps) < JUMP * together.std():
+        return False
+    return float(np.mean(steps[away] == 0)) > REPEATED
 
 
 def events_alone(samples: Samples) -> float:

@@ -264,6 +264,15 @@ def test_an_experiment_that_has_not_begun_is_no_stuck_sensor():
     assert "held values" in found(held)
 
 
+def test_a_code_for_missing_values_is_no_stuck_sensor():
+    x = _driven(np.random.default_rng(0).normal(size=1000))
+    x = np.round(x / x.std(axis=0), 2)  # other values repeat, too
+    x[300:312, 1] = -999
+    samples = ndde.prepare_samples(ndde.read_samples(x, dt=1.0))
+    told = {finding.name for finding in ndde.data_findings(samples)}
+    assert "missing values" in told and "stuck sensor" not in told
+
+
 def test_what_is_held_and_driven_by_nothing_may_be_an_input():
     """Levels of an actuator, a new one every five samples, and a tank that follows."""
     rng, y = np.random.default_rng(0), np.zeros(600)

@@ -107,7 +107,7 @@ def test_weak_edges_are_a_reservation_and_many_a_refusal(found):
     assert again(found, lower=lower).verdict == "not supported"
 
 
-def test_links_that_explain_nothing_new_in_their_source_are_weak(found, monkeypatch):
+def test_links_that_pass_on_nothing_new_are_weak(found, monkeypatch):
     """Of many links one is a reservation; more than a fifth of them refuse what promises that four
     of five are true.
     """
@@ -117,7 +117,7 @@ def test_links_that_explain_nothing_new_in_their_source_are_weak(found, monkeypa
     stale[0, 1] = True
     one = with_pairs(many, monkeypatch, unconfirmed=stale)
     assert one.verdict == "with reservations" and "weak edges" in reasons(one)
-    assert "explain nothing that is new in their source" in " ".join(one.verdict.text.split())
+    assert "pass on nothing that is new in their source" in " ".join(one.verdict.text.split())
     stale[1, 2, 0] = True
     assert with_pairs(many, monkeypatch, unconfirmed=stale).verdict == "not supported"
 

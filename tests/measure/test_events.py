@@ -26,6 +26,36 @@ def found(flood):
     return ndde.discover(flood[0], lags=LAGS, key=jax.random.key(0))
 
 
+def step_test(steps, seed=0):
+    """Return a valve that is set so often, and what follows it after a dead time of 13 samples."""
+    rng, x = np.random.default_rng(seed), np.zeros((1500, 2))
+    x[:, 0] = np.repeat(rng.permutation(steps) % 4, -(-1500 // steps))[:1500]
+    for k in range(1, 1500):
+        x[k, 1] = 0.95 * x[k - 1, 1] + 0.05 * x[max(k - 13, 0), 0] + 0.005 * rng.normal()
+    return ndde.read_samples(x, dt=10.0)
+
+
+def test_many_steps_of_what_was_set_are_no_passing_events():
+    """Though the tails of their increments are as heavy."""
+    lags = (0, 12)
+    assert read_events(step_test(8), lags=lags) is not None
+    samples = step_test(30)
+    assert read_events(samples, lags=lags) is None
+    ranking = ndde.measure.rank_sources(samples, np.eye(2))
+    assert ranking.trust == 0 and "x0 was set, in many steps" in ranking.reason
+
+
+@pytest.mark.slow
+def test_the_delay_of_a_step_test_is_its_dead_time():
+    """And not how long the whole response takes."""
+    lags = (0, 6, 12, 18)
+    found = ndde.discover(
+        step_test(30), lags=lags, recipe=ndde.Recipe.fast(), key=jax.random.key(0)
+    )
+    np.testing.assert_array_equal(found.graph[0, 1], [False, False, True, False])
+    assert found.reading == "map" and float(found.delays[0, 1, 2]) == 120
+
+
 @pytest.mark.parametrize("joined", [1.0, 0.5])
 def test_the_tree_is_that_of_brute_force(joined):
     """The most pairs without a ring, and of such choices the one of the greatest sum."""
