@@ -15,7 +15,6 @@ from ..samples._gaps import runs
 from ..samples._noise import measurement_error, stretch
 from ..samples._prepare import (
     FEWEST,
-    SEASON,
     TREND,
     bridged,
     is_clock,
@@ -349,7 +348,7 @@ def _season(evidence: SampleEvidence) -> Iterator[Hit]:
     samples = evidence.samples
     if any(treatment.name in ("season", "rhythm") for treatment in samples.treatments):
         return
-    lines = [line for line in seasons(samples) if line.share > SEASON]
+    lines = seasons(samples)
     if not lines:
         return
     known = any(samples.names[line.column] in evidence.inputs for line in lines)

@@ -13,6 +13,9 @@ FEWEST_CYCLES = 6
 PIECES = 32
 # Candidates looked at per variable: the highest peaks over what is around.
 CANDIDATES = 6
+# Searches of a variable, each without the lines found so far: pieces are too short to tell a weak
+# line, such as the solar tide, from a strong one beside it.
+PASSES = 4
 # How much finer than that of the record the grid of frequencies is.
 PADDING = 8
 # Chance, over all variables and frequencies of a record, of a line where there is none.
@@ -78,10 +81,17 @@ def find_lines(
     moving = np.flatnonzero(total > 0)
     for j in moving:
         kept: list[Line] = []
-        for frequency in _peaks(x[:, j]):
-            line = _tested(x[:, j], int(j), frequency, total[j], dim)
-            if line and all(abs(1 / other.period - 1 / line.period) * n > 2 for other in kept):
-                kept.append(line)
+        for _ in range(PASSES):
+            rest, before = _without(x[:, j], kept), len(kept)
+            for frequency in _peaks(rest):
+                line = _tested(rest, int(j), frequency, total[j], dim)
+                if line and all(abs(1 / other.period - 1 / line.period) * n > 2 for other in kept):
+                    kept.append(line)
+            if len(kept) == before:
+                break
+        for k, line in enumerate(kept if len(kept) > 1 else ()):
+            rest = _without(x[:, j], kept[:k] + kept[k + 1 :])
+            kept[k] = _tested(rest, int(j), 1 / line.period, total[j], dim) or line
         found += kept
     # In radians squared, of an oscillation that made up all of the variance.
     wander = [n * dynamical_noise(x[:, j]) / (2 * total[j]) for j in moving]
@@ -99,6 +109,20 @@ def find_lines(
         return bool(steady) and line.period in unforeseen
 
     return tuple(sorted(filter(shown, found), key=lambda line: -line.share))
+
+
+def _waves(length: int, lines: list[Line]) -> Float[np.ndarray, "time wave"]:
+    """Return the cosine and the sine of every line."""
+    angles = 2 * np.pi * np.arange(length)[:, None] / np.array([line.period for line in lines])
+    return np.concatenate([np.cos(angles), np.sin(angles)], axis=1)
+
+
+def _without(x: Float[np.ndarray, "time"], lines: list[Line]) -> Float[np.ndarray, "time"]:
+    """Return a variable without its lines."""
+    if not lines:
+        return x
+    waves = _waves(len(x), lines)
+    return x - waves @ np.linalg.lstsq(waves, x, rcond=None)[0]
 
 
 def _unforeseen(x: Float[np.ndarray, "time dim"], lines: list[Line]) -> set[float]:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from .._checks import refusal
-from .._spoken import amount, times as said_as_times
+from .._spoken import amount, listed, times as said_as_times
 from .._types import Checked
 from . import _treatments
 from ._clock import find_grid
@@ -31,7 +31,7 @@ FEWEST, TREND = 100, 0.05
 UNEVEN = 1.6
 # Share of missing values of a variable beyond which there is too little to estimate them from.
 SPARSE = 0.4
-# Smallest share of a variance that a season must have to be removed.
+# Smallest share that a season must have of the variance that stronger ones leave.
 SEASON = 0.03
 # Share from which on a variable is itself a clock: it is a known input, and nothing is removed.
 CLOCK = 0.98
@@ -254,11 +254,18 @@ def set_aside(samples: Samples, kept: Sequence[str] = ()) -> tuple[Samples, tupl
 
 
 def seasons(samples: Samples) -> tuple[Line, ...]:
-    """Return the spectral lines in the longest trajectory of regular samples."""
+    """Return the spectral lines in the longest trajectory of regular samples that hold a clear
+    share of what stronger ones leave of their variable, strongest first.
+    """
     x = max(samples.values, key=len)
     if not samples.regular or np.isnan(x).mean() > 0.3:
         return ()
-    return find_lines(bridged(x), tuple(clock / samples.dt for clock in _clocks(samples)))
+    left, kept = np.ones(samples.dim), []
+    for line in find_lines(bridged(x), tuple(clock / samples.dt for clock in _clocks(samples))):
+        if line.share > SEASON * left[line.column]:
+            kept.append(line)
+        left[line.column] = max(left[line.column] - line.share, 0.0)
+    return tuple(kept)
 
 
 def is_clock(samples: Samples, lines: Sequence[Line]) -> bool:
@@ -274,7 +281,7 @@ def _clocks(samples: Samples) -> tuple[float, ...]:
 
 
 def _without_season(samples: Samples, known) -> Samples:
-    lines = [line for line in seasons(samples) if line.share > SEASON]
+    lines = seasons(samples)
     if not lines or is_clock(samples, lines) or any(known[line.column] for line in lines):
         return samples
     periods = _periods(lines, samples)
@@ -289,9 +296,12 @@ def _without_season(samples: Samples, known) -> Samples:
         coefficients.append(found)
         values.append(x - design @ found)
     best = max(lines, key=lambda line: line.share)
-    said = " and ".join(amount(period, samples.time_unit, 4) for period in periods)
-    held = f"it held {best.share:.0%} of the variance of {samples.names[best.column]}"
-    text = f"A season of {said} was removed from all variables; {held}."
+    said = listed(amount(period, samples.time_unit, 4) for period in periods)
+    held = f"held {best.share:.0%} of the variance of {samples.names[best.column]}"
+    if len(periods) == 1:
+        text = f"A season of {said} was removed from all variables; it {held}."
+    else:
+        text = f"Seasons of {said} were removed from all variables; the strongest {held}."
     columns, new = sorted({line.column for line in lines}), {"values": tuple(values)}
     kept = {"periods": periods, "coefficients": tuple(coefficients)}
     return treated(samples, "season", text, best.share, columns, new, **kept)

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from scipy.signal import lfilter
 
 import ndde_jax as ndde
 from ndde_jax import _spoken
@@ -56,6 +57,17 @@ def test_two_periods_are_both_found():
     both = np.sin(2 * np.pi * t / 24) + np.sin(2 * np.pi * t / 168)
     samples = prepared(x + both[:, None], time_unit="hour")
     np.testing.assert_allclose(sorted(samples.treatments[0].periods), [24, 168])
+
+
+def test_tides_are_told_apart():
+    """The lunar, the solar and a daily one: the strongest hides the others in short pieces."""
+    rng, t = np.random.default_rng(0), np.arange(2880)
+    surge = lfilter([0.05], [1, -0.95], rng.normal(size=(2880, 2)), axis=0)
+    periods, sizes = (12.0, 12.42, 25.82), (0.4, 1.2, 0.2)
+    tide = sum(a * np.cos(2 * np.pi * t / p) for a, p in zip(sizes, periods, strict=True))
+    samples = prepared(surge + tide[:, None], time_unit="hour")
+    np.testing.assert_allclose(sorted(samples.treatments[0].periods), periods, rtol=2e-3)
+    assert (samples.values[0] - surge).std(axis=0).max() < 0.1 * surge.std()
 
 
 def test_a_column_that_is_the_clock_is_left_alone():
