@@ -10,11 +10,11 @@ import numpy as np
 def amount(value: float, unit: str, digits: int = 3) -> str:
     """Return a number with its unit, which is in the plural if it is a word.
 
-    >>> amount(2.0, "month"), amount(0.25, "h"), amount(3.0, ""), amount(1234.0, "day", 6)
-    ('2 months', '0.25 h', '3', '1234 days')
+    >>> amount(2.0, "month"), amount(0.25, "h"), amount(3.0, ""), amount(12.0, "working day", 6)
+    ('2 months', '0.25 h', '3', '12 working days')
     """
     number = f"{value:.{digits}g}"
-    word = len(unit) > 2 and unit.isalpha() and unit not in ("min", "sec")
+    word = len(unit) > 2 and unit.replace(" ", "").isalpha() and unit not in ("min", "sec")
     if word and not unit.endswith("s") and number != "1":
         unit += "s"
     return f"{number} {unit}".rstrip()

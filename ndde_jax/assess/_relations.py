@@ -344,8 +344,10 @@ def _link(inputs, graph, left, beside, i: int, j: int) -> Unseen:
     news = np.stack([left[place, j] for place in back], axis=1)
     given = np.concatenate([beside[i], _saturating(inputs, graph[:, i])], axis=1)
     signs.append(group_test(rows.rates[there, i], news[there], given[there]))
-    least = WORTH * _worth(inputs, graph, i, j)
-    by_news = (float(sign.p) if sign.share >= least else 1.0 for sign in signs)
+    worth = _worth(inputs, graph, i, j)
+    # Both as shares of what the other inputs leave.
+    told = [sign.share * (1 - worth) >= WORTH * worth for sign in signs]
+    by_news = (float(sign.p) if clear else 1.0 for sign, clear in zip(signs, told, strict=True))
     by_inputs, by_itself = _by_inputs(inputs, graph, i, j), _by_itself(inputs, graph, i, j)
     moved = by_inputs.p(max(CAUSED, 2 * by_inputs.error))
     itself = _left_alone(inputs, graph, i, j, by_itself)
@@ -363,13 +365,18 @@ def _saturating(
 
 
 def _worth(inputs, graph, i: int, j: int) -> float:
-    """Return the share of what other inputs leave of a rate that a source explains."""
-    others = graph[:, j].copy()
+    """Return the share of what other inputs leave of a rate that a source explains, and the fitted
+    drift where polynomials do not describe what it does.
+    """
+    kept, rate = graph[:, j], inputs.rows.rates[:, j]
+    others = kept.copy()
     others[i] = False
-    given = kept_columns(inputs, others, own=j)
-    return float(
-        group_test(inputs.rows.rates[:, j], kept_columns(inputs, graph[:, j]), given).share
-    )
+    given, columns = kept_columns(inputs, others, own=j), kept_columns(inputs, kept)
+    drift = drift_beyond(inputs.rows, j, left_by(rate, columns))
+    if drift is not None:
+        given = np.concatenate([given, drift.without(kept & ~others)[:, [j]]], axis=1)
+        columns = np.concatenate([columns, drift.rates[:, [j]]], axis=1)
+    return float(group_test(rate, columns, given).share)
 
 
 def _beyond_two(news: Float[np.ndarray, "row"]) -> Float[np.ndarray, "row"]:

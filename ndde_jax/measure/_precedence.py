@@ -55,7 +55,7 @@ EXPLAINED = (0.6, 0.45)
 # a tenth.
 JUMP, REPEATED = 0.5, 0.5
 # Changes of what was set that are more than a few events.
-MANY = 20
+MANY = 10
 # Strength of a target's strongest source, median over targets: once that much is left after
 # conditioning, sources can be told apart.
 STRONG = (0.25, 0.12)

@@ -141,7 +141,7 @@ def _without_codes(samples: Samples, known) -> Samples:
     gone = [np.stack([np.isin(x[:, j], codes[j]) for j in every], axis=1) for x in samples.values]
     listed = ", ".join(f"{code:g}" for code in sorted(set().union(*codes)))
     text = f"{{}} values of {{}} are {listed}, which stands for a missing value."
-    return _left_out(samples, "codes", text, gone)
+    return _left_out(samples, "codes", text, text, gone)
 
 
 def _without_spikes(samples: Samples, known) -> Samples:
@@ -153,18 +153,21 @@ def _without_spikes(samples: Samples, known) -> Samples:
         gone.append((first | second) & np.isfinite(x) & ~known[None])
     # More than these are no accidents of a measurement but what the variable does.
     few = np.mean(np.concatenate(gone), axis=0) <= 0.05
-    text = "{} single values far off both their neighbours ({}) are taken as errors and left out."
-    return _left_out(samples, "spikes", text, [found & few[None] for found in gone])
+    one = "{} value far off both its neighbours ({}) is taken as an error and left out."
+    many = "{} single values far off both their neighbours ({}) are taken as errors and left out."
+    return _left_out(samples, "spikes", one, many, [found & few[None] for found in gone])
 
 
-def _left_out(samples: Samples, name: str, text: str, gone: list[np.ndarray]) -> Samples:
-    """Return samples without some values; the sentence has places for their number and names."""
+def _left_out(samples: Samples, name: str, one: str, many: str, gone: list[np.ndarray]) -> Samples:
+    """Return samples without some values; the sentences, of one and of several, have places for
+    their number and names.
+    """
     counts = sum(found.sum(axis=0) for found in gone)
     if not counts.any():
         return samples
     columns, number = np.flatnonzero(counts), int(counts.sum())
     values = tuple(np.where(g, np.nan, x) for g, x in zip(gone, samples.values, strict=True))
-    text = text.format(number, named(samples, columns))
+    text = (one if number == 1 else many).format(number, named(samples, columns))
     return treated(samples, name, text, number, columns, {"values": values})
 
 
@@ -364,7 +367,10 @@ def _filled(samples: Samples, known) -> Samples:
     columns, error = np.flatnonzero(counts), np.max(np.stack(errors), axis=0)
     left = sum(int(np.isnan(x).sum()) for x in values)
     worst = columns[np.argmax(error[columns])]  # of those that were filled
-    stay = f" {left} missing values stay." if left else ""
-    what = f"{int(counts.sum())} missing values in short gaps ({named(samples, columns)})"
-    text = f"{what} are estimated; the error {_has(samples, worst, error[worst])}.{stay}"
+    stay = "" if not left else f" {left} missing values stay." if left > 1 else " 1 stays."
+    number, of = int(counts.sum()), named(samples, columns)
+    what = f"{number} missing values in short gaps ({of}) are estimated"
+    if number == 1:
+        what = f"1 missing value ({of}) is estimated"
+    text = f"{what}; the error {_has(samples, worst, error[worst])}.{stay}"
     return treated(samples, "gaps", text, error[worst], columns, {"values": values})

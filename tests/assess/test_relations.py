@@ -204,6 +204,26 @@ def test_what_a_drift_does_not_describe_exactly_is_no_hidden_driver(monkeypatch)
     assert relations_of(x, graph).confounded[0, 1]
 
 
+def test_the_worth_of_a_link_is_that_of_its_drift():
+    """A wave, which polynomials hardly see, beside a second lag that is worth a thousandth of it."""
+    rng, n = np.random.default_rng(0), 3000
+    x, noise = np.zeros((n, 2)), rng.normal(size=(n, 2))
+    for k in range(4, n - 1):
+        x[k + 1, 0] = 0.5 * x[k, 0] + noise[k, 0]
+        x[k + 1, 1] = 0.3 * x[k, 1] + 2 * np.sin(4 * x[k, 0])
+        x[k + 1, 1] += 0.05 * x[k - 4, 0] + 0.1 * noise[k, 1]
+    graph = np.zeros((2, 2, 6), bool)
+    graph[0, 0, 0] = graph[1, 1, 0] = graph[0, 1, 0] = True
+
+    def drift(history):
+        return jnp.stack(
+            [-0.5 * history[0, 0], 2 * jnp.sin(4 * history[0, 0]) - 0.7 * history[0, 1]]
+        )
+
+    windows = ndde.lagged_windows(x, dt=1.0, lags=LAGS, scheme="euler")
+    assert not relations(windows, graph, drift).confounded.any()
+
+
 def test_a_strong_bend_is_no_hidden_driver(monkeypatch):
     """What polynomials leave of it is foretold by what moved the source."""
     twin = dirty.twin(11)
