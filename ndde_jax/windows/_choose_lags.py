@@ -11,8 +11,9 @@ from ..samples._gaps import bridged
 from ..samples._samples import Samples
 from ..samples._trajectories import transposed_hint
 
-# Most candidates, and most lags that the search adds to the present.
-MOST, ADDED = 16, 7
+# Candidates, variables × lags, up to which no lag is left out; most lags where some are, and most
+# lags that the search adds to the present.
+FULL, MOST, ADDED = 150, 16, 7
 # Standard errors from which on a correlation at a lag is one, over all lags and pairs, and the
 # least share of a variance it must explain.
 CLEAR, LEAST = 5.0, 0.005
@@ -30,8 +31,9 @@ def choose_lags(samples: Checked[Samples]) -> tuple[tuple[int, ...], str]:
     cubes; to this the lag is added at which the state, or its square, explains most of what is
     left, again and again while that is clear (five standard errors and half a percent). The largest
     lag found, and a fourth more, is the largest candidate; where none is found, the time in which
-    correlations fall to 1/e. Up to sixteen lags are all taken. Otherwise they are 0 and 1, those
-    found and their neighbours, and an even grid over the rest.
+    correlations fall to 1/e. Up to sixteen lags, or 150 candidates, are all taken: where one is
+    left out, what acts there is split between its neighbours. Otherwise they are sixteen: 0 and 1,
+    those found and their neighbours, and an even grid over the rest.
 
     **Arguments:**
 
@@ -75,7 +77,7 @@ def choose_lags(samples: Checked[Samples]) -> tuple[tuple[int, ...], str]:
         why = ", the time in which correlations fall to 1/e: no delayed influence shows."
     late = amount(largest * samples.dt, samples.time_unit, 4)
     reason = f"Lags up to {largest} samples ({late}){why}"
-    if largest < MOST:
+    if largest < max(MOST, FULL // samples.dim):
         return tuple(range(largest + 1)), reason
     chosen = {0, 1}
     for lag in shown:

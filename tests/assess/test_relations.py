@@ -205,7 +205,7 @@ def test_what_a_drift_does_not_describe_exactly_is_no_hidden_driver(monkeypatch)
 
 
 def test_the_worth_of_a_link_is_that_of_its_drift():
-    """A wave, which polynomials hardly see, beside a second lag that is worth a thousandth of it."""
+    """A wave, which polynomials hardly see, and a second lag that is worth a thousandth of it."""
     rng, n = np.random.default_rng(0), 3000
     x, noise = np.zeros((n, 2)), rng.normal(size=(n, 2))
     for k in range(4, n - 1):

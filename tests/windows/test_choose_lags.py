@@ -20,6 +20,11 @@ def test_a_short_delay_is_covered_by_every_lag_to_a_fourth_more(lag):
     assert f"{lag} is the largest" in reason and "day" in reason
 
 
+def test_of_two_variables_seventy_five_lags_are_all_taken():
+    lags, reason = ndde.windows.choose_lags(delayed(40))
+    assert lags == tuple(range(52)) and "coarse" not in reason
+
+
 def test_a_long_delay_is_among_few_candidates_with_its_neighbours():
     lags, reason = ndde.windows.choose_lags(delayed(60))
     assert {0, 1, 59, 60, 61} <= set(lags) and len(lags) <= 16
