@@ -10,7 +10,7 @@ from jaxtyping import Bool, Float
 from .._checks import refusal
 from .._spoken import listed, percent, time_span
 from .._types import Checked
-from ..samples._columns import APART, is_event, trend
+from ..samples._columns import APART, is_event, trends
 from ..samples._gaps import runs
 from ..samples._noise import measurement_error, stretch
 from ..samples._prepare import (
@@ -143,8 +143,9 @@ class SampleEvidence:
     @functools.cached_property
     def trends(self) -> dict[int, tuple[float, float]]:
         """The clear trends, by column: standard errors, and the share of the variance."""
-        found = {j: trend(self.longest[:, j]) for j in self.moving}
-        return {j: (e, share) for j, (e, share) in found.items() if e > APART and share > TREND}
+        found = trends(self.longest)
+        each = {j: (found.errors[j], found.shares[j]) for j in self.moving}
+        return {j: (e, share) for j, (e, share) in each.items() if e > APART and share > TREND}
 
     @functools.cached_property
     def changes(self) -> dict[int, tuple[float, str, float]]:

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Bool, Float
@@ -24,6 +25,9 @@ RARE = 0.7
 CODE_APART = 1.0
 # Fewest and most blocks of a record that are compared, and how many correlation times one spans.
 FEWEST_BLOCKS, MOST_BLOCKS, TIMES_PER_BLOCK = 8, 32, 8
+# Past samples of all variables from which the next is told, and the standard errors of a trend in
+# what they do not tell: of 733 records without a trend one had more.
+PAST, IN_NEWS = 3, 6.5
 # How many standard errors blocks must lie apart, over all places where a regime could change.
 APART = 5.3
 
@@ -176,20 +180,76 @@ def standard_errors(fitted, values, degrees: int) -> float:
     return float(np.sqrt(max(-2 * chance - np.log(max(-4 * np.pi * chance, 1.0)), 0.0)))
 
 
-def trend(x: Float[np.ndarray, "time"]) -> tuple[float, float]:
-    """Return the standard errors of a linear trend in the block means, and its share of the
-    variance of the samples; zeros if a step would fit better or the record is too short to tell.
+class Trends(NamedTuple):
+    """The straight lines of variables: their standard `errors`, and their share of the variance of
+    the samples, both `[dim]`.
     """
-    cut = blocks(x - line(x))
+
+    errors: Float[np.ndarray, "dim"]
+    shares: Float[np.ndarray, "dim"]
+
+
+def trends(x: Float[np.ndarray, "time dim"]) -> Trends:
+    """Return the linear trends of complete, equally spaced samples.
+
+    A trend shows in the means of long blocks. Where a system forgets slowly, its own waves hide it
+    there, and it shows in short blocks of what the past of all variables does not tell of the next
+    step; if that past pulls the variable back, as it does no random walk (Ericsson and MacKinnon,
+    2002, whose limits grow with the variables alike).
+    """
+    if len(x) < FEWEST:
+        return Trends(*np.zeros((2, x.shape[1])))
+    errors = np.array([_errors_of_trend(level) for level in x.T])
+    news = _News.of(x)
+    of_news = np.array([_errors_of_trend(new) for new in news.left.T])
+    shown = (news.pull < -(4 + x.shape[1] / 2)) & (of_news > IN_NEWS)
+    errors[shown] = np.maximum(errors, of_news)[shown]
+    variance = x.var(axis=0)
+    rises = np.array([np.var(line(level)) for level in x.T])
+    return Trends(errors, rises / np.where(variance > 0, variance, 1))
+
+
+def _errors_of_trend(x: Float[np.ndarray, "time"]) -> float:
+    """Return the standard errors of a linear trend in the block means; 0 if a step would fit
+    better or the record is too short to tell.
+    """
+    cut = blocks(x - line(x)) if len(x) else None
     if cut is None:
-        return 0.0, 0.0
+        return 0.0
     means = x[: cut.size].reshape(cut.shape).mean(axis=1)
     fitted, step = line(means), best_step(means)[1]
     if np.sum((means - step) ** 2) < np.sum((means - fitted) ** 2):
-        return 0.0, 0.0
-    variance = x.var()
-    share = float(np.var(line(x)) / variance) if variance > 0 else 0.0
-    return standard_errors(fitted, means, 2), share
+        return 0.0
+    return standard_errors(fitted, means, 2)
+
+
+class _News(NamedTuple):
+    """What regressions of the steps on the past of all variables and on time say.
+
+    - `pull`: by how many standard errors the level of each variable pulls it back, `[dim]`.
+    - `left`: what the past leaves of the steps, `[step dim]`.
+    """
+
+    pull: Float[np.ndarray, "dim"]
+    left: Float[np.ndarray, "step dim"]
+
+    @classmethod
+    def of(cls, x: Float[np.ndarray, "time dim"]) -> "_News":
+        """Return the news of samples; none where there are few beside the columns."""
+        n, dim = x.shape
+        if n < 4 * (PAST * dim + 2):
+            return cls(np.zeros(dim), np.zeros((0, dim)))
+        rises = np.diff(x, axis=0)
+        steps, level = rises[PAST - 1 :], x[PAST - 1 : -1] - x.mean(axis=0)
+        before = [rises[PAST - 1 - lag : -lag] for lag in range(1, PAST)]
+        time = np.linspace(-1, 1, len(steps))[:, None]
+        columns = np.concatenate([level, *before, time, np.ones_like(time)], axis=1)
+        inverse = np.linalg.pinv(columns.T @ columns, hermitian=True)
+        found = inverse @ (columns.T @ steps)
+        variance = (steps - columns @ found).var(axis=0)
+        error = np.sqrt(np.maximum(np.diag(inverse)[:dim] * variance, 1e-300))
+        of_past = columns[:, : PAST * dim] @ found[: PAST * dim]
+        return cls(np.diag(found[:dim]) / error, steps - of_past)
 
 
 def line(x: Float[np.ndarray, "time"]) -> Float[np.ndarray, "time"]:

@@ -7,13 +7,14 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
+from jaxtyping import Float
 
 from .._checks import refusal
 from .._spoken import amount, listed, times as said_as_times
 from .._types import Checked
 from . import _treatments
 from ._clock import find_grid
-from ._columns import APART, codes_of, find_spikes, is_clock as counts, is_event, trend
+from ._columns import APART, codes_of, find_spikes, is_clock as counts, is_event, trends
 from ._gaps import around_a_grid, bridged, fill_gaps, interpolated, with_rows
 from ._lines import Line, find_lines
 from ._samples import Samples, named, treated
@@ -334,20 +335,31 @@ def _without_trend(samples: Samples, known) -> Samples:
     if not samples.regular or len(samples.values) > 1 or len(samples.values[0]) < FEWEST:
         return samples
     x, elapsed = samples.values[0], samples.times[0] - samples.times[0][0]
-    errors, shares = np.transpose([trend(column) for column in bridged(x).T])
-    events = np.array([is_event(column) for column in x.T])
-    columns = np.flatnonzero((errors > APART) & (shares > TREND) & ~known & ~events)
-    if not len(columns):
+    rises = np.array([_slope(elapsed, column) for column in x.T])
+    may = ~known & ~np.array([is_event(column) for column in x.T])
+    found, shares, left = np.zeros(samples.dim, bool), np.zeros(samples.dim), x
+    # Again without those found: a trend is hidden by that of a variable which brings it on.
+    for _ in range(samples.dim):
+        errors, held = trends(bridged(left))
+        new = (errors > APART) & (held > TREND) & may & ~found
+        if not new.any():
+            break
+        found, shares = found | new, np.where(new, held, shares)
+        left = x - elapsed[:, None] * np.where(found, rises, 0)
+    if not found.any():
         return samples
-    coefficients = np.zeros((2, samples.dim))
-    for j in columns:
-        there = np.isfinite(x[:, j])
-        coefficients[1, j] = np.polyfit(elapsed[there], x[there, j], 1)[0]  # the level stays
-    worst = columns[np.argmax(shares[columns])]
-    held = f"it held {shares[worst]:.0%} of the variance of {samples.names[worst]}"
-    text = f"A straight trend was removed from {named(samples, columns)}; {held}."
+    columns, worst = np.flatnonzero(found), int(np.argmax(shares))
+    coefficients = np.stack([np.zeros(samples.dim), np.where(found, rises, 0)])  # the level stays
+    said = f"it held {shares[worst]:.0%} of the variance of {samples.names[worst]}"
+    text = f"A straight trend was removed from {named(samples, columns)}; {said}."
     new, kept = {"values": (x - _treatments.terms(elapsed, ()) @ coefficients,)}, (coefficients,)
     return treated(samples, "trend", text, shares[worst], columns, new, coefficients=kept)
+
+
+def _slope(elapsed: Float[np.ndarray, "time"], column: Float[np.ndarray, "time"]) -> float:
+    """Return the slope of the straight line through the measured values of a variable."""
+    there = np.isfinite(column)
+    return float(np.polyfit(elapsed[there], column[there], 1)[0]) if there.sum() > 1 else 0.0
 
 
 def _has(samples: Samples, worst: Any, error: float) -> str:

@@ -7,7 +7,7 @@ from scipy.signal import lfilter
 import ndde_jax as ndde
 from ndde_jax import _spoken
 from ndde_jax.samples._clock import find_grid
-from ndde_jax.samples._columns import find_spikes
+from ndde_jax.samples._columns import APART, find_spikes, trends
 from ndde_jax.samples._gaps import fill_gaps
 from ndde_jax.samples._lines import find_lines
 from tests.check.test_data_findings import limit_cycle, oscillators
@@ -86,6 +86,29 @@ def test_a_trend_is_removed():
     assert names(samples) == ["trend"] and samples.treatments[0].columns == (0,)
     error = samples.values[0] - x
     assert np.ptp(error[:, 0]) < 1.0 and not error[:, 1:].any()
+
+
+def test_a_trend_that_slow_waves_hide_is_removed_with_those_it_brings():
+    """A slow driver of a temperature that warms, and ice that follows both and thins as well."""
+    rng, n = np.random.default_rng(2), 540
+    x = np.zeros((n, 3))
+    for k in range(4, n):
+        x[k, 0] = 0.93 * x[k - 1, 0] + 0.35 * rng.normal()
+        x[k, 1] = 0.6 * x[k - 1, 1] + 0.12 * x[k - 4, 0] + 0.08 * rng.normal()
+        x[k, 2] = 0.8 * x[k - 1, 2] - 0.4 * x[k - 1, 1] + 0.15 * rng.normal()
+    assert prepared(x).treatments == ()
+    samples = prepared(x + np.arange(n)[:, None] * [0, 0.0018, -0.004])
+    assert names(samples) == ["trend"] and samples.treatments[0].columns == (1, 2)
+    slopes = samples.treatments[0].coefficients[0][1]
+    np.testing.assert_allclose(slopes, [0, 0.0018, -0.004], atol=0.001)
+
+
+@pytest.mark.parametrize("length", [120, 300, 1000])
+def test_random_walks_have_no_trend(length):
+    rng = np.random.default_rng(length)
+    walks = rng.normal(size=(40, length, 3)).cumsum(axis=1)
+    found = [trends(walk) for walk in walks]
+    assert np.mean([(one.errors > APART).any() for one in found]) <= 0.05
 
 
 # ---- clocks ----
