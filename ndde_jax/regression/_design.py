@@ -83,7 +83,8 @@ class Design:
         """Return the design with other values, `[window place]`, of the inputs at some places."""
         places = np.asarray(places, int)
         new = design_of(values, self.root**2)
-        own = {name: getattr(self, name).copy() for name in self.OF_INPUTS + self.OF_ROWS}
+        parts = self.OF_INPUTS + self.OF_ROWS
+        own = {name: getattr(self, name).copy(order="K") for name in parts}
         for name in self.OF_INPUTS:
             own[name][places] = getattr(new, name)
         for name in self.OF_ROWS:

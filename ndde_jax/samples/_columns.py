@@ -26,7 +26,8 @@ CODE_APART = 1.0
 # Fewest and most blocks of a record that are compared, and how many correlation times one spans.
 FEWEST_BLOCKS, MOST_BLOCKS, TIMES_PER_BLOCK = 8, 32, 8
 # Past samples of all variables from which the next is told, and the standard errors of a trend in
-# what they do not tell: 733 records without a trend had 7.4 at most.
+# what they do not tell: chosen by looking at records without a trend, of which a network that
+# changes between wells (network_20 of `benchmarks.delays`) comes closest.
 PAST, IN_NEWS = 3, 8.0
 # How many standard errors blocks must lie apart, over all places where a regime could change.
 APART = 5.3

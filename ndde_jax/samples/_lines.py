@@ -5,7 +5,8 @@ import dataclasses
 import numpy as np
 from jaxtyping import Float
 
-from ._columns import line as straight
+from ._columns import PAST, line as straight
+from ._treatments import terms
 
 # Cycles a record must hold before one can say that a phase keeps time.
 FEWEST_CYCLES = 6
@@ -25,8 +26,8 @@ LOPSIDED = 3.0
 # Radians squared by which noise would have shifted the phase of an oscillation of the system's own,
 # from which on a phase that kept time shows that it is none.
 WANDER = 2.5
-# Samples of the past from which a system is foretold, and the chance of a clock that adds to it.
-PAST, UNFORESEEN = 3, 1e-6
+# Chance of a clock that adds to what the past foretells of a system.
+UNFORESEEN = 1e-6
 # What is left without a line that is white to this share, in a variable of which the line is no
 # more than that share, cannot be the error of measuring an oscillation of the system's own.
 ROUGH, MOSTLY = 0.25, 0.8
@@ -111,17 +112,11 @@ def find_lines(
     return tuple(sorted(filter(shown, found), key=lambda line: -line.share))
 
 
-def _waves(length: int, lines: list[Line]) -> Float[np.ndarray, "time wave"]:
-    """Return the cosine and the sine of every line."""
-    angles = 2 * np.pi * np.arange(length)[:, None] / np.array([line.period for line in lines])
-    return np.concatenate([np.cos(angles), np.sin(angles)], axis=1)
-
-
 def _without(x: Float[np.ndarray, "time"], lines: list[Line]) -> Float[np.ndarray, "time"]:
     """Return a variable without its lines."""
     if not lines:
         return x
-    waves = _waves(len(x), lines)
+    waves = terms(np.arange(float(len(x))), tuple(line.period for line in lines))[:, 2:]
     return x - waves @ np.linalg.lstsq(waves, x, rcond=None)[0]
 
 
@@ -143,10 +138,9 @@ def _unforeseen(x: Float[np.ndarray, "time dim"], lines: list[Line]) -> set[floa
     basis = basis * (np.abs(np.diag(triangle)) > 1e-8 * np.sqrt(n))
     rest = z[PAST:] - basis @ (basis.T @ z[PAST:])
     free = len(design) - design.shape[1] - 2
-    time, found = np.arange(PAST, n), set()
+    time, found = np.arange(float(PAST), n), set()
     for period in {line.period for line in lines}:
-        angle = 2 * np.pi * time / period
-        wave = np.stack([np.cos(angle), np.sin(angle)], axis=1)
+        wave = terms(time, (period,))[:, 2:]
         wave = np.linalg.qr(wave - basis @ (basis.T @ wave))[0]
         explained = ((wave.T @ rest) ** 2).sum(axis=0)
         left = np.maximum((rest**2).sum(axis=0) - explained, 1e-300)
