@@ -2,8 +2,8 @@
 
 All that a regression on features needs of a record are inner products, so no move costs a pass over
 the windows. The active set is small: the gain from a candidate outside it is a Schur complement,
-and the loss without a member follows from its block of the inverse. An exchange empties one place
-on trial and looks for the best group to fill it.
+and the loss without a member follows from its block of the inverse, which also tells the gain from
+every candidate in the place of that member: an exchange.
 """
 
 import functools
@@ -15,7 +15,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Bool, Float, Int
 
 from .._types import namespace_of
 from ._sums import Sums
@@ -25,6 +25,9 @@ OUT, LINE, CURVE = 0, 1, 2
 # Most groups that a target may hold, and how many get room at first where there are more than
 # `MANY` of several features: the time of a move goes with all three, but a room is a program.
 MOST, FIRST_ROOM, MANY = 12, 6, 64
+# How often a group, or its bend, goes since it counts for nothing. It may come back with others
+# that then count for nothing, and so on for ever.
+RETURNS = 2
 # A move must lower the criterion by this much.
 PROGRESS = 1e-3
 # Share of a variance below which explaining more counts for nothing: difference quotients err
@@ -266,26 +269,64 @@ def eliminated(a: Any, b: Any) -> Any:
 
 
 class _State(eqx.Module):
-    """The active groups, in slots, of which free ones have level OUT; and the slot that is emptied
-    on trial, `most` if none is.
+    """The active groups, in slots, of which free ones have level OUT; how often each group, or its
+    bend, has gone since it counted for nothing; and whether the last of so many steps was a move.
     """
 
     slot: Int[Array, "slot"]
     level: Int[Array, "slot"]
-    trial: Int[Array, ""]
+    gone: Int[Array, "group"]
+    moved: Bool[Array, ""]
     steps: Int[Array, ""]
 
 
-class _Moves(eqx.Module):
-    """The residual sum of squares of the present model, and the change that each move would make.
+class _Fit(eqx.Module):
+    """The least squares fit of the columns in use.
 
-    `gain` is explained by the straight line and by all that is not in use of a group; `rise` is
-    lost without the bend of a member and without the member.
+    - `rss`: residual sum of squares.
+    - `rise`: of it, without the bend of a member and without the member.
+    - `left`, `rest`: what is left of the inner products of all columns with the target, and of
+        those within their group, given the columns in use.
+    - `root`, `back`: a factor of the block of the inverse of each member, and the inverse of the
+        factor of all; `forward`: what the latter makes of the columns of all groups and, last, of
+        the target.
     """
 
     rss: Float[Array, ""]
-    gain: Float[Array, "2 group"]
     rise: Float[Array, "2 slot"]
+    left: Float[Array, "group width"]
+    rest: Float[Array, "group width width"]
+    root: Float[Array, "slot width width"]
+    back: Float[Array, "slot width column"]
+    forward: Float[Array, "column value"]
+
+    def without(self, slot: Int[Array, ""]) -> tuple[Any, Any, Any]:
+        """Return the residual sum of squares without the member in a slot, `left` and `rest`: what
+        its columns explained is left of all others.
+        """
+        own = jax.lax.linalg.triangular_solve(
+            _at(self.root, slot), _at(self.back, slot) @ self.forward, left_side=True, lower=True
+        )
+        own, lost = own[:, :-1].reshape(-1, *self.left.shape), own[:, -1]
+        rest = self.rest + jnp.einsum("afi,afj->fij", own, own)
+        left = self.left + jnp.einsum("afi,a->fi", own, lost)
+        return self.rss + jnp.sum(lost**2), left, rest
+
+
+class _Move(eqx.Module):
+    """The best move of those looked at last: those of the present model at first, then those that
+    fill the place of one member after the other.
+
+    - `trial`: the slot that is emptied, or −1; `next`: the one after it, −1 at first.
+    - `best`, `cost`: the number of the move, and what the model costs after it.
+    - `gain`: what all that is not in use of a group explains beside the present model.
+    """
+
+    trial: Int[Array, ""]
+    next: Int[Array, ""]
+    best: Int[Array, ""]
+    cost: Float[Array, ""]
+    gain: Float[Array, "group"]
 
 
 def _columns_on(present, level):
@@ -294,45 +335,46 @@ def _columns_on(present, level):
     return present & ((level == CURVE)[..., None] | ((level == LINE)[..., None] & first))
 
 
-def _moves(problem: Problem, cross, power, slot, levels, level) -> _Moves:
-    """Return what moves would change, from the groups in slots at `levels`; `level` is of all."""
+def _fit(problem: Problem, cross, power, slot, levels) -> _Fit:
+    """Return the fit of the groups in slots at `levels`."""
     gram, (n_groups, width) = problem.gram, problem.present.shape
     ridge = ridge_of(cross.dtype)
     most, size = slot.shape[0], slot.shape[0] * width
-    on = _columns_on(_at(problem.present, slot), levels)
-    flat, eye = on.reshape(-1), jnp.eye(width, dtype=cross.dtype)
-    outer = jnp.where(flat[:, None], _at(gram, slot).reshape(size, -1), 0)
+    on = _columns_on(_at(problem.present, slot), levels).reshape(-1)
+    outer = jnp.where(on[:, None], _at(gram, slot).reshape(size, -1), 0)
     inner = _at(outer.reshape(size, n_groups, width).swapaxes(0, 1), slot).swapaxes(0, 1)
-    inner = jnp.where(flat[None], inner.reshape(size, size), 0)
-    inner = inner + jnp.diag(jnp.where(flat, ridge, 1).astype(inner.dtype))
-    c = jnp.where(flat, _at(cross, slot).reshape(-1), 0)
+    inner = jnp.where(on[None], inner.reshape(size, size), 0)
+    inner = inner + jnp.diag(jnp.where(on, ridge, 1).astype(inner.dtype))
+    c = jnp.where(on, _at(cross, slot).reshape(-1), 0)
     right = jnp.concatenate([outer, c[:, None], jnp.eye(size, dtype=c.dtype)], axis=1)
     root = jnp.linalg.cholesky(inner, symmetrize_input=False)
     z = jax.lax.linalg.triangular_solve(root, right, left_side=True, lower=True)
-    zx, zc, zi = z[:, : n_groups * width], z[:, n_groups * width], z[:, n_groups * width + 1 :]
+    forward, back = z[:, : n_groups * width + 1], z[:, n_groups * width + 1 :]
+    zx, zc = forward[:, :-1], forward[:, -1]
 
-    # Outside: what is left of every column that is not in use.
-    free = problem.present & ~_columns_on(problem.present, level)
+    # Outside: what is left of every column.
     each = np.arange(n_groups)
-    own = gram[each, :, each, :] + ridge * eye[None]
+    own = gram[each, :, each, :] + ridge * np.eye(width, dtype=c.dtype)[None]
     zg = zx.reshape(size, n_groups, width)
     rest = own - jnp.einsum("kfi,kfj->fij", zg, zg)
     left = cross - (zc @ zx).reshape(n_groups, width)
     # Inside: a block of the inverse tells what its columns explain given the others; the straight
     # line last, so that what comes before it is the bend.
-    beta = (zc @ zi).reshape(most, width)[:, ::-1]
-    zj = zi.reshape(size, most, width)[..., ::-1]
-    block = jnp.einsum("kai,kaj->aij", zj, zj)
+    back = back.T.reshape(most, width, size)[:, ::-1]
+    block = jnp.linalg.cholesky(jnp.einsum("aik,ajk->aij", back, back), symmetrize_input=False)
+    lost = (back @ zc)[..., None]
+    lost = jax.lax.linalg.triangular_solve(block, lost, left_side=True, lower=True)[..., 0] ** 2
+    rise = jnp.stack([jnp.sum(lost[:, :-1], axis=1), jnp.sum(lost, axis=1)])
+    return _Fit(power - zc @ zc, rise, left, rest, block, back, forward)
 
+
+def _gains(free, left, rest):
+    """Return what the straight line and all that is free of a group explain, `[2 group]`."""
     # Unit vectors in place of the columns that do not count.
-    counts = jnp.concatenate([free, on[:, ::-1]])
-    matrix = jnp.concatenate([rest, block])
-    matrix = jnp.where(counts[:, :, None] & counts[:, None, :], matrix, eye[None])
-    explained = eliminated(matrix, jnp.where(counts, jnp.concatenate([left, beta]), 0)).T
-    gain = jnp.stack([explained[0, :n_groups], explained[-1, :n_groups]])
-    whole = explained[-1, n_groups:]
-    bend = explained[-2, n_groups:] if width > 1 else jnp.zeros_like(whole)
-    return _Moves(power - zc @ zc, gain, jnp.stack([bend, whole]))
+    eye = jnp.eye(free.shape[-1], dtype=left.dtype)
+    matrix = jnp.where(free[:, :, None] & free[:, None, :], rest, eye[None])
+    explained = eliminated(matrix, jnp.where(free, left, 0))
+    return jnp.stack([explained[:, 0], explained[:, -1]])
 
 
 def _search_target(problem: Problem, cross, power, allowed, required, start, most: int):
@@ -365,100 +407,126 @@ def _search_target(problem: Problem, cross, power, allowed, required, start, mos
         return explained + columns_price(problem.n, columns.astype(dtype)) + chosen + paid
 
     def readers(reads, paired, held):
-        """Return how many of some groups read each input."""
+        """Return how many of the groups that are held read each input."""
         both = (reads[:, :1] == groups[None]).astype(jnp.int32)
         both = both + (paired[:, None] & (reads[:, 1:] == groups[None])).astype(jnp.int32)
-        return jnp.sum(jnp.where(held[..., None], both[None], 0), axis=1, dtype=jnp.int32)
+        return jnp.sum(jnp.where(held[:, None], both, 0), axis=0, dtype=jnp.int32)
 
     def move(carry):
-        state, found = carry
-        tried, trying = slots == state.trial, state.trial < most
-        levels = jnp.where(tried, OUT, state.level)
+        state, _ = carry
         here = state.slot[:, None] == groups[None]
-        level = jnp.max(jnp.where(here, levels[:, None], OUT), axis=0)
-        moves = _moves(problem, cross, power, state.slot, levels, level)
-        held, table = levels > OUT, _at(group_table, state.slot)
+        level = jnp.max(jnp.where(here, state.level[:, None], OUT), axis=0)
+        fit = _fit(problem, cross, power, state.slot, state.level)
+        free = problem.present & ~_columns_on(problem.present, level)
+        held, table = state.level > OUT, _at(group_table, state.slot)
         pair, bends, line, curve = (table[:, k] for k in range(4))
         pair, bends = pair > 0, bends > 0
-        uses = readers(table[:, 4:6], pair, jnp.stack([held, state.level > OUT]))
-        # Inputs that nothing else reads go with a member.
-        unread = (_at(uses[0], reads) == 0) & second
-        last = _at(uses[1], table[:, 4:6]) == 1
+        own_price = _at(problem.price, state.slot)
+        own = jnp.where(held, jnp.where(state.level == LINE, line, curve), 0)
+
+        def priced(held):
+            """Return the columns, inputs and products of some members and their price, and how
+            many of them read each input.
+            """
+            uses = readers(table[:, 4:6], pair, held)
+            charged = jnp.sum(jnp.where(uses > 0, problem.charge, 0), dtype=jnp.int32)
+            counts = (
+                jnp.sum(jnp.where(held, own, 0), dtype=jnp.int32) + charged,
+                jnp.sum(uses > 0, dtype=jnp.int32),
+                jnp.sum(held & pair, dtype=jnp.int32),
+                jnp.sum(jnp.where(held, own_price, 0)),
+            )
+            return counts, uses
+
+        (columns, number, products, paid), uses = priced(held)
+        now = cost(fit.rss, columns, number, products, paid)
+        # A curve less, or a group less, and with it inputs that nothing else reads.
+        last = _at(uses, table[:, 4:6]) == 1
         last = last & jnp.stack([jnp.ones_like(pair), pair], axis=1)
         must = jnp.any(last & (table[:, 8:] > 0), axis=1)
-        own_price = _at(problem.price, state.slot)
-        own = jnp.where(held, jnp.where(levels == LINE, line, curve), 0)
-        columns, members, products = (
-            jnp.sum(part, dtype=jnp.int32) for part in (own, held, held & pair)
-        )
-        used = uses[0] > 0
-        number = jnp.sum(used, dtype=jnp.int32)
-        columns = columns + jnp.sum(jnp.where(used, problem.charge, 0), dtype=jnp.int32)
-        paid = jnp.sum(jnp.where(held, own_price, 0))
-        now = cost(moves.rss, columns, number, products, paid)
-        # On trial, the model before is what an exchange has to beat.
-        limit = jnp.where(trying, found.cost, now)
-
-        # A group more, as a line or with its curve; or the curve of a line that is there.
-        new = allowed & (level == OUT) & ~jnp.any(here & tried[:, None], axis=0)
-        joins = new & (members < most)
-        straight = level == LINE
-        may = jnp.stack([joins, curved & (joins | (straight & ~trying))])
-        whole = jnp.stack([as_line, as_curve])
-        more = jnp.where(straight[None], (as_curve - as_line)[None], whole)
-        charged = jnp.sum(jnp.where(unread, charge, 0), axis=1, dtype=jnp.int32)
-        more = more + jnp.where(new, charged, 0)[None]
-        add = cost(
-            moves.rss - moves.gain,
-            columns + more,
-            (number + jnp.where(new, jnp.sum(unread, axis=1, dtype=jnp.int32), 0))[None],
-            (products + jnp.where(new, as_paired, 0))[None],
-            (paid + jnp.where(new, problem.price, 0))[None],
-        )
-        add = jnp.where(may & (moves.gain >= FLOOR * power), add, jnp.inf)
-        # A curve less, or a group less.
         none = jnp.zeros_like(own)
         freed = own + jnp.sum(jnp.where(last, table[:, 6:8], 0), axis=1, dtype=jnp.int32)
         drop = cost(
-            moves.rss + moves.rise,
+            fit.rss + fit.rise,
             columns - jnp.stack([own - line, freed]),
             number - jnp.stack([none, jnp.sum(last, axis=1, dtype=jnp.int32)]),
             products - jnp.stack([none, pair.astype(jnp.int32)]),
             paid - jnp.stack([jnp.zeros_like(own_price), own_price]),
         )
         # What counts for nothing goes, whatever it costs.
-        drop = jnp.where(moves.rise < FLOOR * power, jnp.minimum(drop, -1e30), drop)
-        leaves = jnp.stack([(levels == CURVE) & bends, held & ~must]) & ~trying
-        drop = jnp.where(leaves, drop, jnp.inf)
-        every = jnp.concatenate([add.ravel(), drop.ravel()])
-        best = jnp.argmin(every).astype(jnp.int32)
-        better = _at(every, best) < limit - PROGRESS
-        adds, at, group = best < add.size, best - add.size, best % n_groups
+        nothing = (fit.rise < FLOOR * power) & (_at(state.gone, state.slot) < RETURNS)[None]
+        drop = jnp.where(nothing, jnp.minimum(drop, -1e30), drop)
+        leaves = jnp.stack([(state.level == CURVE) & bends, held & ~must])
+        drop = jnp.where(leaves, drop, jnp.inf).ravel()
+        new, straight = allowed & (level == OUT), level == LINE
+
+        def look(seen):
+            """Return the best move from the present model, or into the place of one member."""
+            whole, members = seen.next < 0, held & (slots != seen.next)
+            rss, left, rest = jax.lax.cond(
+                whole, lambda: (fit.rss, fit.left, fit.rest), lambda: fit.without(seen.next)
+            )
+            gain = _gains(free, left, rest)
+            (columns, number, products, paid), uses = priced(members)
+            unread = (_at(uses, reads) == 0) & second
+            # A group more, as a line or with its curve; or the curve of a line that is there.
+            joins = new & (jnp.sum(members) < most)
+            # A product brings the lines of its inputs, unless these are there.
+            lined = jnp.any(here & members[:, None], axis=0)
+            more = curved & ~(paired & jnp.all(_at(lined, reads), axis=1))
+            may = jnp.stack([joins, more & (joins | (straight & whole))])
+            more = jnp.stack([as_line, as_curve])
+            more = jnp.where(straight[None], (as_curve - as_line)[None], more)
+            charged = jnp.sum(jnp.where(unread, charge, 0), axis=1, dtype=jnp.int32)
+            add = cost(
+                rss - gain,
+                columns + more + jnp.where(new, charged, 0)[None],
+                (number + jnp.where(new, jnp.sum(unread, axis=1, dtype=jnp.int32), 0))[None],
+                (products + jnp.where(new, as_paired, 0))[None],
+                (paid + jnp.where(new, problem.price, 0))[None],
+            )
+            add = jnp.where(may & (gain >= FLOOR * power), add, jnp.inf).ravel()
+            every = jnp.concatenate([add, jnp.where(whole, drop, jnp.inf)])
+            best = jnp.argmin(every).astype(jnp.int32)
+            later = held & ~must & (slots > seen.next)
+            return _Move(
+                trial=seen.next,
+                next=jnp.where(jnp.any(later), jnp.argmax(later), most).astype(jnp.int32),
+                best=best,
+                cost=_at(every, best),
+                gain=jnp.where(whole, gain[1], seen.gain),
+            )
+
+        # Exchanges come when nothing else pays.
+        first = jnp.full((), -1, jnp.int32)
+        endless = jnp.full((), jnp.inf, dtype)
+        seen = jax.lax.while_loop(
+            lambda seen: (seen.next < most) & ~(seen.cost < now - PROGRESS),
+            look,
+            _Move(first, first, first, endless, jnp.zeros(n_groups, dtype)),
+        )
+        moved = seen.cost < now - PROGRESS
+        adds, at, group = seen.best < 2 * n_groups, seen.best - 2 * n_groups, seen.best % n_groups
         # The slot that a group has, or the first free one.
         rank = jnp.where(held, jnp.where(state.slot == group, slots, 2 * most), most + slots)
-        into = jnp.where(trying, state.trial, jnp.min(rank) % most)
+        into = jnp.where(seen.trial < 0, jnp.min(rank) % most, seen.trial)
         place = jnp.where(adds, into, at % most).astype(jnp.int32)
-        to = jnp.where(adds, best // n_groups + LINE, LINE - at // most)
-        changed = better & (slots == place)
-
-        # Exchanges come when nothing else pays: one member after the other is emptied on trial.
-        after = slots > jnp.where(trying, state.trial, -1)
-        next_ = jnp.min(jnp.where((state.level > OUT) & ~must & after, slots, most + 1))
+        to = jnp.where(adds, seen.best // n_groups + LINE, LINE - at // most)
+        changed = moved & (slots == place)
+        leaving = moved & ~adds & _at(nothing.ravel(), at % (2 * most))
         new_state = _State(
-            jnp.where(changed & adds, group, state.slot).astype(jnp.int32),
-            jnp.where(changed, to, state.level).astype(jnp.int32),
-            jnp.where(better, most, next_).astype(jnp.int32),
-            state.steps + 1,
+            slot=jnp.where(changed & adds, group, state.slot).astype(jnp.int32),
+            level=jnp.where(changed, to, state.level).astype(jnp.int32),
+            gone=state.gone + (leaving & (groups == _at(state.slot, place))).astype(jnp.int32),
+            moved=moved,
+            steps=state.steps + 1,
         )
-        without = jnp.sum(jnp.where(here & held[:, None], moves.rise[1][:, None], 0), axis=0)
-        seen = Selection(
-            level, moves.rss / power, now, jnp.where(level > OUT, without, moves.gain[1]) / power
-        )
-        found = jax.tree.map(lambda old, this: jnp.where(trying, old, this), found, seen)
-        return new_state, found
+        rise = jnp.sum(jnp.where(here & held[:, None], fit.rise[1][:, None], 0), axis=0)
+        change = jnp.where(level > OUT, rise, seen.gain) / power
+        return new_state, Selection(level, fit.rss / power, now, change)
 
     start = jnp.where(allowed, start, OUT)
-    unread = readers(reads, paired, (start > OUT)[None])[0] == 0
+    unread = readers(reads, paired, start > OUT) == 0
     start = jnp.where(required & unread, LINE, start).astype(jnp.int32)
     # The first groups that are in use, in slots.
     earlier = (groups[:, None] < groups[None]) & (start > OUT)[:, None]
@@ -467,15 +535,17 @@ def _search_target(problem: Problem, cross, power, allowed, required, start, mos
     slot = jnp.where(jnp.any(here, axis=1), jnp.argmax(here, axis=1), n_groups - 1)
     level = jnp.max(jnp.where(here, start[None], OUT), axis=1)
     state = _State(
-        slot.astype(jnp.int32), level, jnp.asarray(most, jnp.int32), jnp.zeros((), jnp.int32)
+        slot=slot.astype(jnp.int32),
+        level=level,
+        gone=jnp.zeros(n_groups, jnp.int32),
+        moved=jnp.asarray(True),
+        steps=jnp.zeros((), jnp.int32),
     )
     zero = jnp.zeros((), dtype)
     nothing = Selection(start, zero, zero, jnp.zeros(n_groups, dtype))
-    # What was seen last, but for trials, is the result: no move is left from there.
+    # What was seen last is the result: no move is left from there.
     _, found = jax.lax.while_loop(
-        lambda carry: (carry[0].trial <= most) & (carry[0].steps < 16 * most),
-        move,
-        (state, nothing),
+        lambda carry: carry[0].moved & (carry[0].steps < 16 * most), move, (state, nothing)
     )
     risk = jnp.maximum(found.risk, 0)
     # By chance a group explains a share of its width.

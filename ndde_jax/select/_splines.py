@@ -93,7 +93,8 @@ def spline_graph(windows: Checked[Windows], *, shortlist: Checked[int] = SHORTLI
     these, until no product helps. Many lags of all sources follow a smooth path closely as
     sums, so the products of the states at the first lag are searched by themselves, too. A
     product costs a column, the choice of its inputs, and 2 log (pairs choose products). What is
-    worth less than 10⁻⁴ of the rate's variance goes, the resolution of difference quotients. With
+    worth less than 10⁻⁴ of the rate's variance goes, the resolution of difference quotients, unless
+    it has come back twice. With
     [`PartialWindows`][ndde_jax.windows.PartialWindows] each target is searched in the windows that
     hold its rate and the inputs found for it.
 
