@@ -207,7 +207,7 @@ class _Regression:
             risk[j] = np.sum((y - x @ beta) ** 2) / max(y @ y, 1e-300)
             says[:, j] = self.center[j] + (at[:, used] - mean) @ (beta / size)
         cost = found.cost + self.n * (np.log(risk + FLOOR) - np.log(found.risk + FLOOR))
-        return _Fit(Selection(found.level, risk, cost, found.change), says)
+        return _Fit(found._replace(risk=risk, cost=cost), says)
 
     def cost_within(
         self, found: Selection, counting: Bool[np.ndarray, "window target"]

@@ -182,12 +182,14 @@ class Selection(NamedTuple):
     - `cost`: the criterion, n log(risk + 10⁻⁴) and all prices; comparable between searches of the
         same rates.
     - `change`: by how much log(risk + 10⁻⁴) rises without a chosen group, or falls with another.
+    - `ended`: whether no move was left, rather than the most steps taken.
     """
 
     level: Any
     risk: Any
     cost: Any
     change: Any
+    ended: Any
 
     def of_targets(self, rows: Any) -> "Selection":
         """Return the selection of some targets, or of one."""
@@ -523,7 +525,7 @@ def _search_target(problem: Problem, cross, power, allowed, required, start, mos
         )
         rise = jnp.sum(jnp.where(here & held[:, None], fit.rise[1][:, None], 0), axis=0)
         change = jnp.where(level > OUT, rise, seen.gain) / power
-        return new_state, Selection(level, fit.rss / power, now, change)
+        return new_state, Selection(level, fit.rss / power, now, change, ~moved)
 
     start = jnp.where(allowed, start, OUT)
     unread = readers(reads, paired, start > OUT) == 0
@@ -542,7 +544,7 @@ def _search_target(problem: Problem, cross, power, allowed, required, start, mos
         steps=jnp.zeros((), jnp.int32),
     )
     zero = jnp.zeros((), dtype)
-    nothing = Selection(start, zero, zero, jnp.zeros(n_groups, dtype))
+    nothing = Selection(start, zero, zero, jnp.zeros(n_groups, dtype), jnp.asarray(False))
     # What was seen last is the result: no move is left from there.
     _, found = jax.lax.while_loop(
         lambda carry: carry[0].moved & (carry[0].steps < 16 * most), move, (state, nothing)
@@ -555,7 +557,7 @@ def _search_target(problem: Problem, cross, power, allowed, required, start, mos
         jnp.log(1 + found.change / (risk + FLOOR)),
         jnp.log((risk + FLOOR) / (risk - extra + FLOOR)),
     )
-    return Selection(found.level, risk, found.cost, change)
+    return found._replace(risk=risk, change=change)
 
 
 def search(
@@ -605,7 +607,7 @@ def _search_first(problem: Problem, start: Any, count: Any, most: int) -> Select
 
     change = jnp.zeros_like(problem.cross[:, :, 0])
     zero = change[:, 0]
-    blank = Selection(jnp.zeros(change.shape, jnp.int32), zero, zero, change)
+    blank = Selection(jnp.zeros(change.shape, jnp.int32), zero, zero, change, zero > 0)
     return jax.lax.fori_loop(0, count, with_one, blank)
 
 
@@ -676,7 +678,7 @@ def search_known(
         required=whole(problem.required, 1),
     )
     risk, cost = np.zeros((2, n_targets))
-    found = Selection(level, risk, cost, np.zeros(level.shape))
+    found = Selection(level, risk, cost, np.zeros(level.shape), np.zeros(n_targets, bool))
     left = np.arange(n_targets)
     with jax.enable_x64(True):
         if n_targets > 1 and shared.gram.size > COPIED:

@@ -10,12 +10,7 @@ import numpy as np
 import pytest
 import statsmodels.api as sm
 
-from ndde_jax.regression import (
-    Problem,
-    search,
-    search_known,
-    sums_of,
-)
+from ndde_jax.regression import Problem, design_of, search, search_known, sums_of
 from ndde_jax.regression._search import FLOOR, columns_price, known_options
 
 WIDTH = 3
@@ -112,6 +107,20 @@ def test_a_start_in_a_worse_optimum_is_left():
     alone = search_known(problem(x, y))
     begun = search_known(problem(x, y), np.full((2, 4), 2, np.int32))
     np.testing.assert_allclose(begun.cost, alone.cost, atol=1e-3)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_it_ends_where_each_input_counts_for_nothing_beside_the_others(seed):
+    """Powers of one number stand in for one another: whatever goes is wanted back, and so on."""
+    rng = np.random.default_rng(seed)
+    t = rng.uniform(-1, 1, 300)
+    z = np.stack([t**k for k in range(1, 9)], axis=1) + 1e-2 * rng.normal(size=(300, 8))
+    design = design_of(z, np.ones(300))
+    y = np.stack([design.standardised(one)[0] for one in (np.exp(t), np.sin(3 * t))], axis=1)
+    sums = sums_of(design.features.reshape(300, -1), y, np.ones(300))
+    charge = design.present.sum(axis=1).astype(np.int32)
+    found = search_known(Problem.of(sums, design.features.shape[2], n=300)._replace(charge=charge))
+    assert found.ended.all() and (found.risk < 1e-3).all()
 
 
 def test_no_model_wins_by_interpolation():
