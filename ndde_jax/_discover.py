@@ -38,11 +38,11 @@ from .samples._columns import is_pulse
 from .samples._dates import elapsed
 from .samples._lag_times import has_unit, lags_in_samples
 from .samples._noise import said_of_errors
-from .samples._prepare import STEPS, prepare_samples, set_aside
+from .samples._prepare import STEPS, held_columns, prepare_samples, set_aside
 from .samples._reading import read_alike, read_samples
 from .samples._samples import Samples, said_of_mask
 from .samples._trajectories import read_lags
-from .samples._treatments import OFFSETS, TRANSFORM
+from .samples._treatments import HELD, OFFSETS, TRANSFORM
 from .select._default import recover
 from .select._measured import Measured
 from .select._midpoint import choose_windows
@@ -176,13 +176,19 @@ def discover(
     # Samples that were treated before skip automatic preparation, and so do parts of a record.
     steps = _steps(recipe) if treat and not samples.treatments and chunks is None else ("level",)
     steps = _with_offsets(steps, samples) if recipe.offsets else steps
+    if prior is not None and np.asarray(prior.required).any():
+        # Who says that something drives a variable knows it to be no input.
+        steps = tuple(step for step in steps if step != HELD)
     known = {*given, *(() if prior is None else _exogenous(prior, samples.names))}
     known = tuple(name for name in samples.names if name in known)
     samples = prepare_samples(samples, steps, known, transform)
+    held = tuple(samples.names[j] for j in held_columns(samples))
+    known = tuple(name for name in samples.names if name in {*known, *held})
     lags, reason = choose_lags(samples) if lags is None else (lags_in_samples(lags, samples), None)
     lags = read_lags(lags)
     check_decidable(samples, lags)
-    prior = prior_of_inputs(prior, samples.names, given, len(lags))
+    for inputs in (given, held):
+        prior = prior_of_inputs(prior, samples.names, inputs, len(lags))
     samples = with_own_rhythm(samples, steps, lags=lags, prior=prior, inputs=known)
     if recipe.impute:
         check_regular(samples)

@@ -17,12 +17,13 @@ from ..samples._prepare import (
     FEWEST,
     TREND,
     bridged,
+    held_columns,
     is_clock,
     prepare_samples,
     seasons,
 )
 from ..samples._samples import Samples
-from ..samples._treatments import Treatment, terms
+from ..samples._treatments import HELD, Treatment, terms
 from . import _data_tests as tests
 from ._finding import (
     NOTE,
@@ -60,7 +61,7 @@ PAUSES = 3
 # Share of changes that come right after another, from which on what repeats itself is at rest.
 RESTING = 0.1
 # Share of samples that repeat the one before, from which on values were held.
-HELD = 0.45
+REPEATED = 0.45
 # Samples of a variable in which its sensor is looked at, at least.
 SENSED = 50
 
@@ -276,6 +277,12 @@ def data_findings(
 # said among the choices.
 TREATED = {
     "codes": ("missing values", "Write them as empty cells; treat=False keeps them as numbers."),
+    HELD: (
+        "held values",
+        "If it was recorded less often than it is listed, sample all as seldom: its delays are "
+        "wrong by up to the time between two values. If somebody sets it, declare it: inputs=[...] "
+        "or --inputs. treat=False searches for what drives it.",
+    ),
     "rows": ("missing rows", "Nothing, if these rows are really missing."),
     "clock": ("irregular clock", "Sample regularly, or resample with a model of the noise."),
     "spikes": ("spikes", "Look at them; discover with treat=False keeps them."),
@@ -302,9 +309,15 @@ def _dealt_with(treatment: str, evidence: SampleEvidence) -> Iterator[Hit]:
     if treatment == "gaps" and any(other.name == "impute" for other in done):
         return  # what was filled is estimated anew
     for one in done:
-        if one.name == treatment:
+        if one.name == treatment and not (treatment == HELD and _set(one)):
             weight = _left_behind(evidence.samples, one)
             yield Hit(one.size, {"text": one.text}, weight=weight)
+
+
+def _set(treatment: Treatment) -> bool:
+    """Return whether somebody sets what a treatment concerns, which is what inputs are."""
+    values = bridged(max(treatment.values, key=len))
+    return all(tests.switched(values[:, j]) for j in treatment.columns)
 
 
 def _left_behind(samples: Samples, treatment: Treatment) -> str:
@@ -314,6 +327,8 @@ def _left_behind(samples: Samples, treatment: Treatment) -> str:
         return RESERVATION if gone > MANY_MISSING * sum(x.size for x in treatment.values) else NOTE
     if treatment.name == "impute":
         return RESERVATION if treatment.size > MANY_MISSING else NOTE
+    if treatment.name == HELD:
+        return RESERVATION
     if treatment.size <= HARMFUL or treatment.name in ("rows", "spikes", "rhythm", "codes"):
         return NOTE
     if treatment.name == "clock":
@@ -610,14 +625,19 @@ def _clipped(evidence: SampleEvidence) -> Iterator[Hit]:
     "it is listed, or is an input that is held between changes.",
     "Take every sample once: sample as seldom as the slowest variable. An input that is held is "
     "declared: inputs=[{name!r}], or --inputs.",
-    limits=Limits(problem=HELD, why="every second sample of a sensor that is read half as often"),
+    limits=Limits(
+        problem=REPEATED, why="every second sample of a sensor that is read half as often"
+    ),
 )
 def _held(evidence: SampleEvidence) -> Iterator[Hit]:
+    said = {evidence.samples.names[j] for j in held_columns(evidence.samples)}
     for sensor in _finely(evidence):
+        if sensor.name in said:
+            continue
         if sensor.clipped <= 0.003 and tests.in_a_row(sensor.x) < RESTING:
             share = sensor.runs[1]
             # What nothing drives may well be set by hand.
-            held = RESERVATION if share > HELD and sensor.name in evidence.undriven else None
+            held = RESERVATION if share > REPEATED and sensor.name in evidence.undriven else None
             words = {"share": share, "name": sensor.name}
             yield Hit(share, words, weight=held, variable=sensor.name)
 

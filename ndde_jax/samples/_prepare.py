@@ -16,13 +16,14 @@ from . import _treatments
 from ._clock import find_grid
 from ._columns import APART, codes_of, find_spikes, is_clock as counts, is_event, trends
 from ._gaps import around_a_grid, bridged, fill_gaps, interpolated, with_rows
+from ._holds import held_inputs
 from ._lines import Line, find_lines
 from ._samples import Samples, named, treated
-from ._treatments import OFFSETS, TRANSFORM
+from ._treatments import HELD, OFFSETS, TRANSFORM
 
-STEPS = ("codes", "spikes", "clock", "gaps", "level", "season", "trend")
+STEPS = ("codes", "held", "spikes", "clock", "gaps", "level", "season", "trend")
 # Those, and what no test calls for: it has to be asked for.
-EVERY = ("codes", "spikes", "clock", "gaps", "level", "offsets", "season", "trend")
+EVERY = ("codes", "held", "spikes", "clock", "gaps", "level", "offsets", "season", "trend")
 # What single precision may lose of a step beside a large level, as a share of it.
 LOST = 1e-2
 # Fewest samples in which trends are looked for, and the least share of a variance one must have.
@@ -57,6 +58,8 @@ def prepare_samples(
     - `steps`: which of these, in this order, by default all but offsets:
         `"codes"`: numbers that programs write for missing values (−999, 9999, 1e20), where they
             repeat and lie far from all others, become missing values.
+        `"held"`: variables that change only every so many samples and that nothing else in the
+            record foretells are known inputs from here on. Nothing can drive them in between.
         `"spikes"`: single values off their neighbours become missing values, in variables that
             move smoothly; binary columns and rare events stay.
         `"clock"`: irregular time stamps. Rows that are merely missing from a regular grid become
@@ -113,11 +116,12 @@ def prepare_samples(
         raise refusal("inputs", f"some of {', '.join(samples.names)}", unknown[0])
     known = np.isin(np.asarray(samples.names), list(inputs))
     samples = _transformed(samples, kinds)
-    treatments = (_without_codes, _without_spikes, _regular, _filled, _without_level,
+    treatments = (_without_codes, _held, _without_spikes, _regular, _filled, _without_level,
                   _without_offsets, _without_season, _without_trend)  # fmt: skip
     for name, treat in zip(EVERY, treatments, strict=True):
         if name in steps:
             samples = treat(samples, known)
+            known[list(held_columns(samples))] = True
     return samples
 
 
@@ -143,6 +147,27 @@ def _without_codes(samples: Samples, known) -> Samples:
     listed = ", ".join(f"{code:g}" for code in sorted(set().union(*codes)))
     text = f"{{}} values of {{}} are {listed}, which stands for a missing value."
     return _left_out(samples, "codes", text, text, gone)
+
+
+def _held(samples: Samples, known) -> Samples:
+    """Return the samples, and a record of which variables are inputs that are held."""
+    found = held_inputs(samples) if samples.regular else {}
+    found = {j: clock for j, clock in found.items() if not known[j]}
+    if not found:
+        return samples
+    clocks = " and ".join(map(str, sorted(set(found.values()))))
+    one = len(found) == 1
+    text = (
+        f"{named(samples, found)} {'changes' if one else 'change'} at one in {clocks} samples "
+        f"only, and no other variable tells to what: "
+        f"{'it is read as an input' if one else 'they are read as inputs'}, which nothing drives."
+    )
+    return treated(samples, HELD, text, max(found.values()), found, {"values": samples.values})
+
+
+def held_columns(samples: Samples) -> tuple[int, ...]:
+    """Return the numbers of inputs that were found to be held."""
+    return tuple(j for one in samples.treatments if one.name == HELD for j in one.columns)
 
 
 def _without_spikes(samples: Samples, known) -> Samples:

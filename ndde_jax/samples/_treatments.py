@@ -16,6 +16,8 @@ from .._spoken import listed
 
 # Recordings of one system that differ by a constant: the height of a gauge, the gain of a day.
 OFFSETS = "offsets"
+# Inputs that were found to be held between the ticks of a clock.
+HELD = "held"
 # Fields of samples that a treatment keeps as they were before.
 BEFORE = ("values", "times", "dt", "regular")
 TRANSFORM = "transform"

@@ -279,8 +279,9 @@ def test_what_is_held_and_driven_by_nothing_may_be_an_input():
     u = np.repeat(rng.normal(size=121), 5)[:600]
     for t in range(2, 599):
         y[t + 1] = 0.7 * y[t] + 0.3 * u[t - 2] + 0.3 * rng.normal()
+    x = np.stack([u, y], axis=1)
     found = ndde.discover(
-        np.stack([u, y], axis=1),
+        x,
         dt=1.0,
         lags=range(4),
         names=("valve", "tank"),
@@ -292,7 +293,8 @@ def test_what_is_held_and_driven_by_nothing_may_be_an_input():
     (held,) = [one for one in found.findings if one.name == "held values"]
     assert held.weight == "reservation" and "--inputs" in held.remedy
     assert str(found.verdict) == "with reservations"
-    (held,) = [one for one in ndde.data_findings(found.samples) if one.name == "held values"]
+    samples = ndde.read_samples(x, dt=1.0)
+    (held,) = [one for one in ndde.data_findings(samples) if one.name == "held values"]
     assert held.weight == "problem"  # before anything is known of what drives it
 
 

@@ -1,0 +1,91 @@
+"""Inputs that somebody sets at the ticks of a slower clock and holds in between.
+
+Nothing can drive them between two ticks, so a search that takes every sample for a chance to
+be driven has far fewer windows than it counts.
+"""
+
+from collections.abc import Iterator
+
+import numpy as np
+from jaxtyping import Float, Int
+from scipy import stats
+
+from ._samples import Samples
+
+# Changes from which on it is no chance that all of them are at ticks.
+CHANGES = 10
+# Ticks that tell whether others drive a variable, and the chance to see a driver where there is
+# none.
+TICKS, ERROR = 20, 0.05
+# Ages at which other variables may tell what is set, spread over the time between two ticks.
+AGES = 13
+
+
+def held_inputs(samples: Samples) -> dict[int, int]:
+    """Return the numbers of variables that change only every so many samples, with how many, and
+    that no other variable foretells: by rank correlations of what is new at a tick with the others
+    there, at samples before it and in the mean since the last one, at an error rate of 5 % a
+    variable.
+
+    Nothing is returned if all variables are held: then the record is listed too often.
+    """
+    clocks = {j: clock_of(samples, j) for j in range(samples.dim)}
+    held = {j: clock for j, clock in clocks.items() if clock > 1}
+    if len(held) == len(clocks):
+        return {}
+    return {j: clock for j, clock in held.items() if not _foretold(samples, j, clock)}
+
+
+def _changes(value: Float[np.ndarray, " time"]) -> Int[np.ndarray, " change"]:
+    """Return the samples that differ from the one before."""
+    step = np.diff(value, prepend=np.nan)
+    return np.flatnonzero(np.isfinite(step) & (step != 0))
+
+
+def clock_of(samples: Samples, variable: int) -> int:
+    """Return how many samples lie from one tick to the next; 1 where changes follow no slower
+    clock.
+    """
+    changes = [_changes(np.asarray(x, float)[:, variable]) for x in samples.values]
+    steps = np.concatenate([np.diff(at) for at in changes])
+    return int(np.gcd.reduce(steps)) if len(steps) >= CHANGES else 1
+
+
+def _foretold(samples: Samples, variable: int, clock: int) -> bool:
+    """Return whether others tell what is new in a held variable; True if there are too few
+    ticks to know.
+    """
+    parts = list(_at_ticks(samples, variable, clock))
+    if sum(len(part) for part in parts) < TICKS:
+        return True
+    table = np.concatenate(parts)
+    table = table[np.isfinite(table).all(axis=1)]
+    if len(table) < TICKS:
+        return True
+    now, before, others = table[:, 0], table[:, 1], table[:, 2:]
+    own = np.column_stack([np.ones(len(now)), before])
+    new = now - own @ np.linalg.lstsq(own, now, rcond=None)[0]
+    others = others[:, np.ptp(others, axis=0) > 0]
+    if not others.shape[1] or not np.ptp(new) > 0:
+        return False
+    p = [stats.spearmanr(other, new).pvalue for other in others.T]
+    return bool(min(p) * len(p) < ERROR)
+
+
+def _at_ticks(
+    samples: Samples, variable: int, clock: int
+) -> Iterator[Float[np.ndarray, "tick column"]]:
+    """Yield for each recording what is set at every tick, what was set before, and the others."""
+    ages = np.unique(np.linspace(0, clock, AGES).astype(int))
+    for x in samples.values:
+        value = np.asarray(x, float)
+        changes = _changes(value[:, variable])
+        if not len(changes):
+            continue
+        ticks = np.arange(changes[0] % clock, len(value), clock)
+        ticks = ticks[ticks >= clock]
+        others = np.delete(value, variable, axis=1)
+        total = np.cumsum(np.concatenate([np.zeros((1, others.shape[1])), others]), axis=0)
+        means = [(total[ticks + late] - total[ticks + late - clock]) / clock for late in (0, 1)]
+        own = [value[ticks, variable], value[ticks - clock, variable]]
+        yield np.column_stack([*own, *(others[ticks - age] for age in ages), *means])
