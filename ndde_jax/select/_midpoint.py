@@ -9,13 +9,14 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array, Bool, Float
 
 from .._checks import check_real_array, is_traced
 from .._types import Checked, RealScalarLike, TrajectoryLike, namespace_of, to_jax
 from ..fit._correction import check_lagged_model, meet_midway, meet_midway_known
 from ..models._model import AbstractDelayModel
 from ..regression._readings import CLEARLY, Readings, allowing, compare_readings
+from ..samples._holds import clock_of
 from ..samples._samples import Samples
 from ..samples._trajectories import read_lags
 from ..windows._prior import PriorKnowledge, read_prior
@@ -260,8 +261,13 @@ def choose_windows(
         decided = choose_scheme(*noise, regular=regular, delayed=halfway_too)
     compared = regular and decided in ("euler", "midpoint") and not rings(windows.ringing)
     readings = _compared(measured, samples.estimated, lags, prior) if compared else None
+    # What is held between the ticks of a clock is no flow, whatever drives it, and no map.
+    before = samples.as_measured()
+    held = np.array([clock_of(before, j) > 1 for j in range(samples.dim)])
+    held &= ~held.all()
     if scheme == "auto" and readings is not None:
-        return _as_read(readings, decided, measured, lags, prior)
+        readings = readings._replace(nats=np.where(held, 0, readings.nats))
+        return _as_read(readings, decided, measured, lags, prior, ~held)
     if decided == "midpoint":
         return _as_flow(readings, measured, lags, prior), ()
     return Screened(windows, readings=readings), ()
@@ -300,14 +306,19 @@ def _compared(
 
 
 def _as_read(
-    readings: Readings, decided: str, measured: Measurements, lags: tuple[int, ...], prior
+    readings: Readings,
+    decided: str,
+    measured: Measurements,
+    lags: tuple[int, ...],
+    prior: PriorKnowledge | None,
+    counting: Bool[np.ndarray, " target"],
 ) -> tuple[Screened, tuple[str, ...]]:
     """Return the windows of a map or of a flow, whichever reading of the record is likelier.
 
     The readings were compared as sums of splines, which have no products. Where the likelier one
     multiplies inputs, or is a map whose candidate lags leave samples out, or where the comparison
     tells little, both are searched, and the search decides if it tells more than the comparison
-    did.
+    did, about the targets that are `counting`.
     """
 
     def read_as(reading: str) -> Screened:
@@ -327,7 +338,7 @@ def _as_read(
     unsure = unsure and not (readings.smooth and likelier == "flow")
     if unsure or np.asarray(chosen.found.products).any():
         searched = {likelier: chosen, other: read_as(other)}
-        nats = _nats_of_searches(searched["map"], searched["flow"], readings)
+        nats = _nats_of_searches(searched["map"], searched["flow"], readings) * counting
         total = float(nats.sum())
         reading = "flow" if total > 0 else "map"
         if abs(total) > max(abs(readings.evidence), tells[reading]):

@@ -215,3 +215,20 @@ def test_what_rings_at_its_ends_keeps_central_differences():
     samples = ndde.read_samples(x, dt=0.025 / 3)
     screened, said = choose_windows(samples, lags=(0,), scheme="auto", prior=None)
     assert screened.windows.scheme == "central4" and said == ()
+
+
+def test_what_is_held_does_not_tell_whether_others_flow():
+    """Means of the last four samples, listed four times, follow a path as a flow does."""
+    rng, x = np.random.default_rng(5), np.zeros((1200, 3))
+    noise = 0.5 * rng.normal(size=(1200, 2))
+    for t in range(3, 1200):
+        x[t, 0] = 0.8 * x[t - 1, 0] + noise[t, 0]
+        x[t, 1] = 0.6 * x[t - 1, 1] + 0.4 * x[t - 3, 0] + noise[t, 1]
+    x[4:, 2] = np.repeat(x[:, 0].reshape(-1, 4).mean(axis=1)[:-1], 4)
+    evidence = []
+    for columns in ([0, 1], [0, 1, 2]):
+        samples = ndde.read_samples(x[:, columns], dt=1.0)
+        screened, _ = choose_windows(samples, lags=(0, 1, 2, 3), scheme="auto", prior=None)
+        assert screened.windows.scheme == "euler"
+        evidence.append(screened.readings.evidence)
+    np.testing.assert_allclose(*evidence, atol=1)
