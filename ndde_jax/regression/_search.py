@@ -320,7 +320,8 @@ class _Move(eqx.Module):
     fill the place of one member after the other.
 
     - `trial`: the slot that is emptied, or −1; `next`: the one after it, −1 at first.
-    - `best`, `cost`: the number of the move, and what the model costs after it.
+    - `best`, `cost`: the number of the move, and what the model costs after it; `now`: before it.
+    - `must`: members that have to stay.
     - `gain`: what all that is not in use of a group explains beside the present model.
     """
 
@@ -328,6 +329,8 @@ class _Move(eqx.Module):
     next: Int[Array, ""]
     best: Int[Array, ""]
     cost: Float[Array, ""]
+    now: Float[Array, ""]
+    must: Bool[Array, "slot"]
     gain: Float[Array, "group"]
 
 
@@ -426,40 +429,8 @@ def _search_target(problem: Problem, cross, power, allowed, required, start, mos
         own_price = _at(problem.price, state.slot)
         own = jnp.where(held, jnp.where(state.level == LINE, line, curve), 0)
 
-        def priced(held):
-            """Return the columns, inputs and products of some members and their price, and how
-            many of them read each input.
-            """
-            uses = readers(table[:, 4:6], pair, held)
-            charged = jnp.sum(jnp.where(uses > 0, problem.charge, 0), dtype=jnp.int32)
-            counts = (
-                jnp.sum(jnp.where(held, own, 0), dtype=jnp.int32) + charged,
-                jnp.sum(uses > 0, dtype=jnp.int32),
-                jnp.sum(held & pair, dtype=jnp.int32),
-                jnp.sum(jnp.where(held, own_price, 0)),
-            )
-            return counts, uses
-
-        (columns, number, products, paid), uses = priced(held)
-        now = cost(fit.rss, columns, number, products, paid)
-        # A curve less, or a group less, and with it inputs that nothing else reads.
-        last = _at(uses, table[:, 4:6]) == 1
-        last = last & jnp.stack([jnp.ones_like(pair), pair], axis=1)
-        must = jnp.any(last & (table[:, 8:] > 0), axis=1)
-        none = jnp.zeros_like(own)
-        freed = own + jnp.sum(jnp.where(last, table[:, 6:8], 0), axis=1, dtype=jnp.int32)
-        drop = cost(
-            fit.rss + fit.rise,
-            columns - jnp.stack([own - line, freed]),
-            number - jnp.stack([none, jnp.sum(last, axis=1, dtype=jnp.int32)]),
-            products - jnp.stack([none, pair.astype(jnp.int32)]),
-            paid - jnp.stack([jnp.zeros_like(own_price), own_price]),
-        )
         # What counts for nothing goes, whatever it costs.
         nothing = (fit.rise < FLOOR * power) & (_at(state.gone, state.slot) < RETURNS)[None]
-        drop = jnp.where(nothing, jnp.minimum(drop, -1e30), drop)
-        leaves = jnp.stack([(state.level == CURVE) & bends, held & ~must])
-        drop = jnp.where(leaves, drop, jnp.inf).ravel()
         new, straight = allowed & (level == OUT), level == LINE
 
         def look(seen):
@@ -469,14 +440,19 @@ def _search_target(problem: Problem, cross, power, allowed, required, start, mos
                 whole, lambda: (fit.rss, fit.left, fit.rest), lambda: fit.without(seen.next)
             )
             gain = _gains(free, left, rest)
-            (columns, number, products, paid), uses = priced(members)
+            uses = readers(table[:, 4:6], pair, members)
+            charged = jnp.sum(jnp.where(uses > 0, problem.charge, 0), dtype=jnp.int32)
+            columns = jnp.sum(jnp.where(members, own, 0), dtype=jnp.int32) + charged
+            number = jnp.sum(uses > 0, dtype=jnp.int32)
+            products = jnp.sum(members & pair, dtype=jnp.int32)
+            paid = jnp.sum(jnp.where(members, own_price, 0))
             unread = (_at(uses, reads) == 0) & second
             # A group more, as a line or with its curve; or the curve of a line that is there.
             joins = new & (jnp.sum(members) < most)
             # A product brings the lines of its inputs, unless these are there.
             lined = jnp.any(here & members[:, None], axis=0)
-            more = curved & ~(paired & jnp.all(_at(lined, reads), axis=1))
-            may = jnp.stack([joins, more & (joins | (straight & whole))])
+            bent = curved & ~(paired & jnp.all(_at(lined, reads), axis=1))
+            may = jnp.stack([joins, bent & (joins | (straight & whole))])
             more = jnp.stack([as_line, as_curve])
             more = jnp.where(straight[None], (as_curve - as_line)[None], more)
             charged = jnp.sum(jnp.where(unread, charge, 0), axis=1, dtype=jnp.int32)
@@ -488,14 +464,33 @@ def _search_target(problem: Problem, cross, power, allowed, required, start, mos
                 (paid + jnp.where(new, problem.price, 0))[None],
             )
             add = jnp.where(may & (gain >= FLOOR * power), add, jnp.inf).ravel()
-            every = jnp.concatenate([add, jnp.where(whole, drop, jnp.inf)])
+            # A curve less, or a group less, and with it inputs that nothing else reads.
+            last = _at(uses, table[:, 4:6]) == 1
+            last = last & jnp.stack([jnp.ones_like(pair), pair], axis=1)
+            must = jnp.where(whole, jnp.any(last & (table[:, 8:] > 0), axis=1), seen.must)
+            none = jnp.zeros_like(own)
+            freed = own + jnp.sum(jnp.where(last, table[:, 6:8], 0), axis=1, dtype=jnp.int32)
+            drop = cost(
+                rss + fit.rise,
+                columns - jnp.stack([own - line, freed]),
+                number - jnp.stack([none, jnp.sum(last, axis=1, dtype=jnp.int32)]),
+                products - jnp.stack([none, pair.astype(jnp.int32)]),
+                paid - jnp.stack([jnp.zeros_like(own_price), own_price]),
+            )
+            drop = jnp.where(nothing, jnp.minimum(drop, -1e30), drop)
+            leaves = jnp.stack([(state.level == CURVE) & bends, held & ~must])
+            drop = jnp.where(leaves & whole, drop, jnp.inf).ravel()
+            every = jnp.concatenate([add, drop])
             best = jnp.argmin(every).astype(jnp.int32)
             later = held & ~must & (slots > seen.next)
+            now = cost(rss, columns, number, products, paid)
             return _Move(
                 trial=seen.next,
                 next=jnp.where(jnp.any(later), jnp.argmax(later), most).astype(jnp.int32),
                 best=best,
                 cost=_at(every, best),
+                now=jnp.where(whole, now, seen.now),
+                must=must,
                 gain=jnp.where(whole, gain[1], seen.gain),
             )
 
@@ -503,11 +498,19 @@ def _search_target(problem: Problem, cross, power, allowed, required, start, mos
         first = jnp.full((), -1, jnp.int32)
         endless = jnp.full((), jnp.inf, dtype)
         seen = jax.lax.while_loop(
-            lambda seen: (seen.next < most) & ~(seen.cost < now - PROGRESS),
+            lambda seen: (seen.next < most) & ~(seen.cost < seen.now - PROGRESS),
             look,
-            _Move(first, first, first, endless, jnp.zeros(n_groups, dtype)),
+            _Move(
+                trial=first,
+                next=first,
+                best=first,
+                cost=endless,
+                now=endless,
+                must=held & False,
+                gain=jnp.zeros(n_groups, dtype),
+            ),
         )
-        moved = seen.cost < now - PROGRESS
+        moved = seen.cost < seen.now - PROGRESS
         adds, at, group = seen.best < 2 * n_groups, seen.best - 2 * n_groups, seen.best % n_groups
         # The slot that a group has, or the first free one.
         rank = jnp.where(held, jnp.where(state.slot == group, slots, 2 * most), most + slots)
@@ -525,7 +528,7 @@ def _search_target(problem: Problem, cross, power, allowed, required, start, mos
         )
         rise = jnp.sum(jnp.where(here & held[:, None], fit.rise[1][:, None], 0), axis=0)
         change = jnp.where(level > OUT, rise, seen.gain) / power
-        return new_state, Selection(level, fit.rss / power, now, change, ~moved)
+        return new_state, Selection(level, fit.rss / power, seen.now, change, ~moved)
 
     start = jnp.where(allowed, start, OUT)
     unread = readers(reads, paired, start > OUT) == 0

@@ -8,7 +8,6 @@ from collections.abc import Iterator
 
 import numpy as np
 from jaxtyping import Float, Int
-from scipy import stats
 
 from ._samples import Samples
 
@@ -55,6 +54,8 @@ def _foretold(samples: Samples, variable: int, clock: int) -> bool:
     """Return whether others tell what is new in a held variable; True if there are too few
     ticks to know.
     """
+    from scipy import stats  # takes most of a second to import
+
     parts = list(_at_ticks(samples, variable, clock))
     if sum(len(part) for part in parts) < TICKS:
         return True
