@@ -24,7 +24,7 @@ from ._checks import (
 from ._discovery import Discovery, with_samples
 from ._recipe import SCHEMES, Recipe
 from ._store import Stages
-from ._types import Checked, RealScalarLike
+from ._types import Checked, RealScalarLike, to_jax
 from .fit._prices import as_price
 from .measure._delays import candidate_lags, delays_of, of_either_reading, whole_lags
 from .measure._events import read_events, travel_times
@@ -36,6 +36,7 @@ from .regression._features import WIDTH
 from .samples._chunks import Chunks, Part, as_chunks, part_of
 from .samples._columns import is_pulse
 from .samples._dates import elapsed
+from .samples._holds import held_inputs
 from .samples._lag_times import has_unit, lags_in_samples
 from .samples._noise import said_of_errors
 from .samples._prepare import STEPS, held_columns, prepare_samples, set_aside
@@ -176,7 +177,7 @@ def discover(
     # Samples that were treated before skip automatic preparation, and so do parts of a record.
     steps = _steps(recipe) if treat and not samples.treatments and chunks is None else ("level",)
     steps = _with_offsets(steps, samples) if recipe.offsets else steps
-    if prior is not None and np.asarray(prior.required).any():
+    if HELD in steps and prior is not None and _driven(prior) & set(held_inputs(samples)):
         # Who says that something drives a variable knows it to be no input.
         steps = tuple(step for step in steps if step != HELD)
     known = {*given, *(() if prior is None else _exogenous(prior, samples.names))}
@@ -244,11 +245,18 @@ def update(found: Discovery, more: Any, *, key: PRNGKeyArray | None = None) -> D
         added = times[-1][-1] + before.dt * np.arange(1, len(arrays[0]) + 1)
         values[-1] = np.concatenate([values[-1], arrays[0].astype(values[-1].dtype)])
         times[-1] = np.concatenate([times[-1], added])
+    # What was found to be held is looked at again, with what is new.
+    columns = held_columns(found.samples)
+    held, prior = {found.names[j] for j in columns}, found.windows.prior
+    if held:
+        allowed = np.array(prior.allowed)
+        allowed[:, list(columns)] = True
+        prior = PriorKnowledge(to_jax(allowed), prior.required)
     return discover(
         dataclasses.replace(before, values=tuple(values), times=tuple(times), starts=starts),
         lags=found.lags,
-        prior=found.windows.prior,
-        inputs=found.inputs or None,
+        prior=prior,
+        inputs=tuple(name for name in found.inputs if name not in held) or None,
         transform=found.samples.transform or None,
         treat=bool(found.samples.treatments),
         coefficient=found.coefficient,
@@ -505,6 +513,13 @@ def _exogenous(prior: PriorKnowledge, names: tuple[str, ...]) -> tuple[str, ...]
     the lags.
     """
     return inputs_of(prior, names) if prior.allowed.shape[-2] == len(names) else ()
+
+
+def _driven(prior: PriorKnowledge) -> set[int]:
+    """Return the numbers of variables that another has to drive by the prior."""
+    required = np.asarray(prior.required)
+    apart = ~np.eye(len(required), dtype=bool)[..., None]
+    return set(np.flatnonzero((required & apart).any(axis=(0, 2))).tolist())
 
 
 def _steps(recipe: Recipe) -> tuple[str, ...]:

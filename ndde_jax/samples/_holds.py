@@ -9,6 +9,7 @@ from collections.abc import Iterator
 import numpy as np
 from jaxtyping import Float, Int
 
+from ._gaps import bridged
 from ._samples import Samples
 
 # Changes from which on it is no chance that all of them are at ticks.
@@ -56,10 +57,7 @@ def _foretold(samples: Samples, variable: int, clock: int) -> bool:
     """
     from scipy import stats  # takes most of a second to import
 
-    parts = list(_at_ticks(samples, variable, clock))
-    if sum(len(part) for part in parts) < TICKS:
-        return True
-    table = np.concatenate(parts)
+    table = np.concatenate(list(_at_ticks(samples, variable, clock)))
     table = table[np.isfinite(table).all(axis=1)]
     if len(table) < TICKS:
         return True
@@ -76,7 +74,9 @@ def _foretold(samples: Samples, variable: int, clock: int) -> bool:
 def _at_ticks(
     samples: Samples, variable: int, clock: int
 ) -> Iterator[Float[np.ndarray, "tick column"]]:
-    """Yield for each recording what is set at every tick, what was set before, and the others."""
+    """Yield for each recording what is set at every tick, what was set before, and the others, with
+    straight lines over their gaps.
+    """
     ages = np.unique(np.linspace(0, clock, AGES).astype(int))
     for x in samples.values:
         value = np.asarray(x, float)
@@ -85,7 +85,7 @@ def _at_ticks(
             continue
         ticks = np.arange(changes[0] % clock, len(value), clock)
         ticks = ticks[ticks >= clock]
-        others = np.delete(value, variable, axis=1)
+        others = np.delete(bridged(value), variable, axis=1)
         total = np.cumsum(np.concatenate([np.zeros((1, others.shape[1])), others]), axis=0)
         means = [(total[ticks + late] - total[ticks + late - clock]) / clock for late in (0, 1)]
         own = [value[ticks, variable], value[ticks - clock, variable]]

@@ -261,11 +261,11 @@ def choose_windows(
         decided = choose_scheme(*noise, regular=regular, delayed=halfway_too)
     compared = regular and decided in ("euler", "midpoint") and not rings(windows.ringing)
     readings = _compared(measured, samples.estimated, lags, prior) if compared else None
-    # What is held between the ticks of a clock is no flow, whatever drives it, and no map.
-    before = samples.as_measured()
-    held = np.array([clock_of(before, j) > 1 for j in range(samples.dim)])
-    held &= ~held.all()
     if scheme == "auto" and readings is not None:
+        # What is held between the ticks of a clock is no flow, whatever drives it, and no map.
+        before = samples.as_measured()
+        held = np.array([clock_of(before, j) > 1 for j in range(samples.dim)])
+        held &= ~held.all()
         readings = readings._replace(nats=np.where(held, 0, readings.nats))
         return _as_read(readings, decided, measured, lags, prior, ~held)
     if decided == "midpoint":

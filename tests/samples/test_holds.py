@@ -33,6 +33,9 @@ def test_what_nothing_foretells_is_an_input():
     samples = ndde.prepare_samples(ndde.read_samples(record(1), dt=1.0), ("held",))
     assert f"x2 changes at one in {CLOCK} samples only" in samples.treatments[0].text
     np.testing.assert_array_equal(samples.values[0], samples.as_measured().values[0])
+    x = record(1)
+    x[7, 0] = np.nan  # costs no more than itself
+    assert held_columns(x) == [(2,)]
 
 
 @pytest.mark.parametrize("kind", ["set by another", "mean of another", "no clock", "all held"])
@@ -57,15 +60,19 @@ def test_nothing_drives_what_is_held():
     assert links == {(2, 0), (0, 1)} and found.inputs == ("x2",)
     said = [finding.weight for finding in found.findings if finding.name == "held values"]
     assert said == ["reservation"] and found.verdict == "with reservations"
+    later = found.update(record(3, n=1800)[1500:])
+    assert "held values" in {finding.name for finding in later.findings}
     declared = ndde.discover(x, dt=1.0, lags=range(5), inputs=["x2"], key=jax.random.key(0))
     assert "held values" not in {finding.name for finding in declared.findings}
     np.testing.assert_array_equal(found.graph, declared.graph)
 
 
-def test_a_prior_that_has_it_driven_is_believed():
-    prior = ndde.prior_knowledge(["a", "b", "held"], lags=range(5), required=[("b", "held", 0)])
+@pytest.mark.parametrize("edge", [("b", "held", 0), ("a", "b", 2)])
+def test_a_prior_that_has_it_driven_is_believed(edge):
+    names = ("a", "b", "held")
+    prior = ndde.prior_knowledge(list(names), lags=range(5), required=[edge])
     found = ndde.discover(
-        record(1), dt=1.0, lags=range(5), names=("a", "b", "held"), prior=prior,
-        key=jax.random.key(0),
-    )  # fmt: skip
-    assert found.graph[1, 2, 0] and found.inputs == ()
+        record(1), dt=1.0, lags=range(5), names=names, prior=prior, key=jax.random.key(0)
+    )
+    assert found.graph[names.index(edge[0]), names.index(edge[1]), edge[2]]
+    assert found.inputs == (() if edge[1] == "held" else ("held",))
