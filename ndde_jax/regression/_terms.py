@@ -14,7 +14,6 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Bool, Int
 
-from .._memory import after
 from .._types import namespace_of
 from ._design import Design, inner_products
 from ._features import WIDTH
@@ -147,11 +146,8 @@ class Fit(NamedTuple):
         return xp.maximum(c @ xp.linalg.solve(block, c[:, None])[:, 0], 0)
 
 
-def fit_terms(design: Design, y: Any, terms: Terms, done: Any = None) -> Fit:
+def fit_terms(design: Design, y: Any, terms: Terms) -> Fit:
     """Return the least squares fit of a standardised rate `[window]` on terms.
-
-    - `done`: what has to be known before, where this is traced: in a batch, factorisations must not
-        run side by side.
 
     ```python
     import numpy as np
@@ -188,8 +184,6 @@ def fit_terms(design: Design, y: Any, terms: Terms, done: Any = None) -> Fit:
         columns, reads, place, on = columns[:, on], reads[on], place[on], on[on]
     columns = xp.where(on[None], columns, 0)
     gram = columns.T @ columns
-    if done is not None and xp is not np:
-        gram = after(gram, done)
     ridge = xp.where(on, ridge_of(gram.dtype), 1).astype(gram.dtype)
     inverse = xp.linalg.inv(gram + np.eye(len(gram), dtype=gram.dtype) * ridge[None])
     c = inverse @ (columns.T @ y)
@@ -386,7 +380,9 @@ def _promising(design: Design, fit: Fit, rate: _Rate) -> _Products:
     score = -n * xp.log1p(-share) - price.astype(gain.dtype)
     score = xp.where(usable & (gain >= FLOOR), score, -np.inf)
     if not len(first):
-        return _Products(xp.zeros((0, 2), np.int32), xp.zeros(0, bool), xp.asarray(-np.inf))
+        return _Products(
+            xp.zeros((0, 2), np.int32), xp.zeros(0, bool), xp.asarray(-np.inf, rate.y.dtype)
+        )
     best = np.arange(len(score))
     if xp is np and len(score) > PRODUCTS:
         best = np.sort(np.argpartition(-score, PRODUCTS)[:PRODUCTS])
@@ -395,16 +391,11 @@ def _promising(design: Design, fit: Fit, rate: _Rate) -> _Products:
     return _Products(pairs, xp.isfinite(score[best]), score[best[0]])
 
 
-def _candidates(design: Design, rate: _Rate, terms: Terms, fit: Fit) -> _Products:
-    """Return the products in use, and in turn those that explain most of the residual of a fit of
-    the terms and of the same fit without products.
+def _candidates(terms: Terms, more: _Products, others: _Products) -> _Products:
+    """Return the products in use, and in turn those that are promising beside the terms and beside
+    the terms without products.
     """
-    xp = namespace_of((design, rate, terms))
-    more = _promising(design, fit, rate)
-    others = more
-    if xp is not np or terms.used.any():
-        bare = fit_terms(design, rate.y, terms._replace(used=terms.used & False), fit.risk)
-        others = _promising(design, bare, rate)
+    xp = namespace_of((tuple(terms), tuple(more)))
     turns = np.argsort(np.tile(np.arange(len(more.pairs)), 2), kind="stable")
     pairs = xp.concatenate([terms.pairs, xp.concatenate([more.pairs, others.pairs])[turns]])
     there = xp.concatenate([terms.used, xp.concatenate([more.there, others.there])[turns]])
@@ -657,7 +648,12 @@ def _find_known(
             starts.append(_with_room(begun.now, nothing))
         for k, one in enumerate(starts):
             known = any(all(map(np.array_equal, one, other)) for other in starts[:k])
-            if not one.used.any() or known or not _worth_together(design, y, one):
+            if not one.used.any() or known:
+                continue
+            alone, whole = (
+                fit_terms(design, y, one._replace(used=one.used & on)) for on in (False, True)
+            )
+            if not _worth_together(whole.n, alone.risk, whole.risk, one.used.sum()):
                 continue
             products = _Products(one.pairs, one.used, np.inf)
             worth = np.where(one.reads(), np.inf, 0)
@@ -667,16 +663,17 @@ def _find_known(
     return min(best, key=lambda one: one[1])[0]
 
 
-def _worth_together(design: Design, y: Any, terms: Terms) -> bool:
+def _worth_together(n: Any, alone: Any, whole: Any, pairs: Any) -> Any:
     """Return whether all products of some terms explain as much as two of them cost, or as one does
     where there is one: a single product is found by itself.
+
+    - `alone`, `whole`: the risk of the terms without their products and with them.
+    - `pairs`: how many products there are.
     """
-    alone = fit_terms(design, y, terms._replace(used=terms.used & False))
-    whole = fit_terms(design, y, terms)
-    gain = whole.n * (np.log(alone.risk + FLOOR) - np.log(whole.risk + FLOOR))
-    pairs = int(terms.used.sum())
-    number = min(pairs, 2)
-    return bool(gain > number * np.log(whole.n) + 2 * log_choices(pairs, number))
+    xp = namespace_of((n, alone, whole, pairs))
+    gain, number = n * (xp.log(alone + FLOOR) - xp.log(whole + FLOOR)), xp.minimum(pairs, 2)
+    columns, choice = (xp.asarray(a, gain.dtype) for a in (number, log_choices(pairs, number)))
+    return gain > columns * xp.log(n) + 2 * choice
 
 
 def _with_room(terms: Terms, empty: Terms) -> Terms:
@@ -695,7 +692,11 @@ def _with_rounds(
     """
     for _ in range(ROUNDS):
         fit = fit_terms(design, rate.y, terms)
-        products = _candidates(design, rate, terms, fit)
+        more = others = _promising(design, fit, rate)
+        if terms.used.any():
+            bare = fit_terms(design, rate.y, terms._replace(used=terms.used & False))
+            others = _promising(design, bare, rate)
+        products = _candidates(terms, more, others)
         if not products.score > 0:
             break
         gain = np.where(rate.allowed, outside_gains(design, fit), -1)
@@ -726,13 +727,31 @@ def _find_traced(design: Design, y: Any, allowed: Any, required: Any, step: int)
         whole = _multiplied(start)
         start = jax.tree.map(lambda a, b: jnp.where(multiplied, a, b), whole, start)
 
+        def promising(terms, count):
+            """Return the products to search among, and whether that is worth it."""
+
+            def beside(used):
+                fit = fit_terms(design, y, terms._replace(used=used))
+                return _promising(design, fit, rate), fit.risk
+
+            # One body for both, which takes half as long to compile.
+            both, (whole, alone) = jax.lax.map(beside, jnp.stack([terms.used, terms.used & False]))
+            more, others = (jax.tree.map(lambda a, k=k: a[k], both) for k in (0, 1))
+            together = _worth_together(rate.n, alone, whole, terms.used.sum())
+            worthwhile = jnp.where(multiplied & (count == 0), together, more.score > 0)
+            return _candidates(terms, more, others), worthwhile
+
         def improve(carry):
             terms, cost, count, _ = carry
-            products = _candidates(design, rate, terms, fit_terms(design, y, terms))
+            none = _Products(nothing.pairs, nothing.used, endless), jnp.asarray(True)
             first = (count == 0) & ~at_once
-            products = products._replace(there=products.there & ~first)
-            new, new_cost = _with_products(design, rate, terms, worth, products, MOST)
-            better = ((products.score > 0) | first) & (new_cost < cost - PROGRESS)
+            products, worthwhile = jax.lax.cond(first, lambda *_: none, promising, terms, count)
+            new, new_cost = jax.lax.cond(
+                worthwhile,
+                lambda: _with_products(design, rate, terms, worth, products, MOST),
+                lambda: (terms, endless),
+            )
+            better = new_cost < cost - PROGRESS
             new = jax.tree.map(lambda a, b: jnp.where(better, a, b), new, terms)
             return new, jnp.where(better, new_cost, cost), count + 1, better
 

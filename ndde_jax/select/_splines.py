@@ -258,13 +258,13 @@ def _graph_of(found: Described, data: KnownData | FlatData) -> SplineGraph:
 @eqx.filter_jit
 def _search_traced(windows: Windows, n_slots: int) -> SplineGraph:
     data, partial = FlatData(windows), FlatPartial.of(windows, jnp)
+    whole = design_of(data.inputs, data.weight) if partial is None else None
 
     # A batch is a loop over one program: as quick here, and a fraction of it to compile.
     @jax.custom_batching.sequential_vmap
-    def search(inputs, weight, raw, allowed, required, partial):
+    def search(design, raw, allowed, required, partial):
         if partial is not None:
             return _search_partial_traced(partial, allowed, required, data.dim)
-        design = design_of(inputs, weight)
 
         def target(args):
             output, allowed, required = args
@@ -275,20 +275,18 @@ def _search_traced(windows: Windows, n_slots: int) -> SplineGraph:
         return jax.lax.map(target, (raw.T, allowed, required)), jnp.zeros_like(allowed)
 
     # Which terms there are is piecewise constant; what they are worth has derivatives.
-    given = jax.lax.stop_gradient((data.inputs, data.weight, data.outputs))
-    every, used = search(*given, data.allowed, data.required, jax.lax.stop_gradient(partial))
+    given, partial_given = jax.lax.stop_gradient(((whole, data.outputs), partial))
+    every, used = search(*given, data.allowed, data.required, partial_given)
     if partial is None:
         outputs, rated = data.outputs, jnp.ones(data.outputs.shape, bool)
-        whole = design_of(data.inputs, data.weight)
     else:
         outputs, rated = partial.outputs, partial.rated
         knots = partial_knots(partial)
 
     def described(args):
         raw, rated, terms, used = args
-        if partial is None:
-            design = whole
-        else:
+        design = whole
+        if partial is not None:
             design = design_of(partial.inputs, partial.weight(rated, used), knots)
         return describe(design, raw, terms, data.dim, n_slots)
 

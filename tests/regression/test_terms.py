@@ -184,5 +184,7 @@ def test_products_are_tried_together_where_all_of_them_explain_what_two_cost(siz
         nothing = _terms.Terms.none(3, np)
         terms = _terms._multiplied(nothing._replace(level=np.full(3, LINE, np.int32)))
         assert terms.used.sum() == 3
-        tried.append(_terms._worth_together(design, design.standardised(y)[0], terms))
+        rate, without = design.standardised(y)[0], terms._replace(used=np.zeros(3, bool))
+        risks = (_terms.fit_terms(design, rate, one).risk for one in (without, terms))
+        tried.append(_terms._worth_together(400, *risks, 3))
     assert all(tried) if size else np.mean(tried) < 0.05
