@@ -59,8 +59,9 @@ SECONDS = {
     "week": 604800.0,
 }  # fmt: skip
 MONTHS = {"mo": 1.0, "month": 1.0, "y": 12.0, "yr": 12.0, "a": 12.0, "year": 12.0}
-# Units in which a time below 1 of its own is told, in seconds.
-SMALLER = (("day", 86400.0), ("h", 3600.0), ("min", 60.0), ("s", 1.0))
+# Units in which a time is told that is below 1 of its own, or above so many of a larger one, in
+# seconds.
+TOLD, MANY = (("day", 86400.0), ("h", 3600.0), ("min", 60.0), ("s", 1.0)), 3.0
 
 
 def unit_ratio(unit: str, own: str) -> float | None:
@@ -76,17 +77,24 @@ def unit_ratio(unit: str, own: str) -> float | None:
 
 
 def time_span(value: float, low: float = np.nan, high: float = np.nan, *, unit: str) -> str:
-    """Return a time with its unit and the interval it lies in, in a unit in which it is above 1.
+    """Return a time with its unit and the interval it lies in, in a unit in which it is neither
+    below 1 nor long.
 
     Digits are those that the interval leaves; without one, three.
 
     >>> time_span(0.5811, unit="h"), time_span(3.4321, 2.94, 3.81, unit="h")
     ('34.9 min', '3.4 h (2.9 to 3.8)')
+    >>> time_span(673.0, 567.0, 730.0, unit="minute"), time_span(114.0, unit="minute")
+    ('11.2 h (9.4 to 12.2)', '114 minutes')
     """
     own = unit_ratio(unit, "second")
-    if own is not None and 0 < abs(value) < 1:
-        smaller = ((name, size) for name, size in SMALLER if abs(value) * own >= size)
-        unit, size = next(smaller, (unit, own))
+    if own is not None and value:
+        told = abs(value) * own
+        if abs(value) < 1:
+            fitting = ((name, size) for name, size in TOLD if told >= size)
+        else:
+            fitting = ((name, size) for name, size in TOLD if own < size <= told / MANY)
+        unit, size = next(fitting, (unit, own))
         scale = own / size
         value, low, high = value * scale, low * scale, high * scale
     if not low < high:

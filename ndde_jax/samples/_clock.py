@@ -28,7 +28,13 @@ class Grid(NamedTuple):
     @property
     def complete(self) -> bool:
         """A flag: every step of the grid has its stamp."""
-        return all((np.diff(count) == 1).all() for count in self.counts)
+        return self.neighbours == 1
+
+    @property
+    def neighbours(self) -> float:
+        """The share of stamps whose next one is the next point of the grid."""
+        steps = np.concatenate([np.diff(count) for count in self.counts])
+        return float(np.mean(steps == 1)) if len(steps) else 1.0
 
 
 class Sampling(NamedTuple):

@@ -8,8 +8,9 @@ from jaxtyping import Float
 from ._columns import PAST, line as straight
 from ._treatments import terms
 
-# Cycles a record must hold before one can say that a phase keeps time.
-FEWEST_CYCLES = 6
+# Cycles that a record must hold before one can say that a phase keeps time: of any period, and of a
+# known clock, whose period need not be looked for.
+FEWEST_CYCLES, OF_CLOCK = 6, 3
 # Most pieces of a record whose phases are compared.
 PIECES = 32
 # Candidates looked at per variable: the highest peaks over what is around.
@@ -64,8 +65,8 @@ def find_lines(
     more than in amplitude, to three standard deviations, and (c) lie in a record whose noise would
     have shifted the phase of an oscillation of the system's own, by about a radian and a half in
     the geometric mean of all variables: without noise such a system keeps time as a clock does.
-    `clocks` are periods, in samples, of known ones (a year, a
-    day): these need not show (c).
+    `clocks` are periods, in samples, of known ones (a year, a day): these need not show (c), and
+    three cycles of one are enough where six of any other are needed.
 
     Last, (d) it must foretell samples beyond what the samples before do, to a chance of 1e-6.
 
@@ -79,20 +80,23 @@ def find_lines(
     x = x - np.stack([straight(column) for column in x.T], axis=1)
     total = (x**2).mean(axis=0)
     found: list[Line] = []
+    known = [clock for clock in clocks if OF_CLOCK <= n / clock <= n / 2]
     moving = np.flatnonzero(total > 0)
     for j in moving:
         kept: list[Line] = []
         for _ in range(PASSES):
             rest, before = _without(x[:, j], kept), len(kept)
-            for frequency in _peaks(rest):
-                line = _tested(rest, int(j), frequency, total[j], dim)
+            given = int(j), total[j], dim
+            lines = [_tested(rest, frequency, *given) for frequency in _peaks(rest)]
+            lines += [_tested(rest, 1 / clock, *given, clocks=len(known)) for clock in known]
+            for line in lines:
                 if line and all(abs(1 / other.period - 1 / line.period) * n > 2 for other in kept):
                     kept.append(line)
             if len(kept) == before:
                 break
         for k, line in enumerate(kept if len(kept) > 1 else ()):
             rest = _without(x[:, j], kept[:k] + kept[k + 1 :])
-            kept[k] = _tested(rest, int(j), 1 / line.period, total[j], dim) or line
+            kept[k] = _tested(rest, 1 / line.period, int(j), total[j], dim) or line
         found += kept
     # In radians squared, of an oscillation that made up all of the variance.
     wander = [n * dynamical_noise(x[:, j]) / (2 * total[j]) for j in moving]
@@ -102,11 +106,11 @@ def find_lines(
 
     def shown(line: Line) -> bool:
         """Return whether the line is a known clock, or noise would have shifted any other phase."""
-        known = any(abs(1 / clock - 1 / line.period) * n < 1 for clock in clocks)
+        of_clock = any(abs(1 / clock - 1 / line.period) * n < 1 for clock in clocks)
         left = float(total[line.column]) * max(1 - line.share, 0.0)
         # The variance of white noise whose fourth differences have the size found.
         rough = _size(np.diff(x[:, line.column], n=4)) / 70 > ROUGH * left
-        steady = known or wanders or (line.share < MOSTLY and rough)
+        steady = of_clock or wanders or (line.share < MOSTLY and rough)
         return bool(steady) and line.period in unforeseen
 
     return tuple(sorted(filter(shown, found), key=lambda line: -line.share))
@@ -198,25 +202,32 @@ def _peaks(x: Float[np.ndarray, "time"]) -> list[float]:
     return [peak / size for peak in chosen]
 
 
-def _tested(x, column: int, frequency: float, total: float, dim: int) -> Line | None:
-    """Return the line at a frequency of a variable; None if there is none."""
+def _tested(
+    x, frequency: float, column: int, total: float, dim: int, clocks: int = 0
+) -> Line | None:
+    """Return the line at a frequency of a variable; None if there is none.
+
+    - `clocks`: how many known clocks are tested, where the frequency is that of one; 0 where it was
+        looked for among all.
+    """
     n = len(x)
     cycles = frequency * n
     # Pieces of whole cycles and no fewer than four samples.
     per_piece = max(1, round(cycles / PIECES), int(np.ceil(4 * frequency)))
     length = round(per_piece / frequency)
     count = n // length
-    if count < FEWEST_CYCLES:
+    if count < (OF_CLOCK if clocks else FEWEST_CYCLES):
         return None
     z = _pieces(x, frequency, length, count)
-    # A frequency that is slightly off turns the phase from piece to piece; the turn that brings all
-    # into line is the one that leaves the longest mean.
-    shift = np.linspace(-1, 1, 65) / (2 * n)
-    turned = np.exp(-2j * np.pi * shift[:, None] * length * np.arange(count)[None])
-    frequency = frequency + shift[np.argmax(np.abs(turned @ z))]
-    if not 0 < frequency <= 0.5 + 1e-9:
-        return None
-    z = _pieces(x, frequency, length, count)
+    if not clocks:
+        # A frequency that is slightly off turns the phase from piece to piece; the turn that brings
+        # all into line is the one that leaves the longest mean.
+        shift = np.linspace(-1, 1, 65) / (2 * n)
+        turned = np.exp(-2j * np.pi * shift[:, None] * length * np.arange(count)[None])
+        frequency = frequency + shift[np.argmax(np.abs(turned @ z))]
+        if not 0 < frequency <= 0.5 + 1e-9:
+            return None
+        z = _pieces(x, frequency, length, count)
     mean = z.mean()
     rest = z - mean
     square = np.sum(np.abs(rest) ** 2)
@@ -226,7 +237,7 @@ def _tested(x, column: int, frequency: float, total: float, dim: int) -> Line | 
     if effective < 3 or not abs(mean) > 0:
         return None
     log_p = -(effective - 1) * np.log1p(abs(mean) ** 2 / max(square / (count - 2), 1e-300))
-    if log_p > np.log(CHANCE) - np.log(n * dim / 2):
+    if log_p > np.log(CHANCE) - np.log((clocks or n / 2) * dim):
         return None
     turned = rest * np.conj(mean) / abs(mean)
     along, across = np.sum(turned.real**2), np.sum(turned.imag**2)

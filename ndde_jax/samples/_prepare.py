@@ -31,6 +31,9 @@ FEWEST, TREND = 100, 0.05
 # Ratio of long to short intervals (95 and 5 % quantiles) from which on stamps are interpolated even
 # if no grid is behind them: below it a lag of sixteen samples is within half a sample of one delay.
 UNEVEN = 1.6
+# Share of stamps whose next one is the next point of their grid, from which on the points without a
+# stamp are missing values, and not signs of an irregular clock.
+PAIRED = 0.5
 # Share of missing values of a variable beyond which there is too little to estimate them from.
 SPARSE = 0.4
 # Smallest share that a season must have of the variance that stronger ones leave.
@@ -240,13 +243,15 @@ def _regular(samples: Samples, known) -> Samples:
         return samples
     pairs = list(zip(samples.values, samples.times, strict=True))
     grid = find_grid(samples.times)
-    if grid is not None:
+    # Where most samples have no neighbour on the grid, hardly a window would be complete.
+    if grid is not None and grid.neighbours >= PAIRED:
         name, step = "rows", grid.step
         parts = zip(pairs, grid.counts, strict=True)
         rows = [with_rows(x, count, t[0], step) for (x, t), count in parts]
         values, times = zip(*rows, strict=True)
         size = sum(map(len, values)) - sum(map(len, samples.values))
-        missing = f" with {size} rows missing; these are missing values now" if size else ""
+        they = "1 row missing; its values are" if size == 1 else f"{size} rows missing; these are"
+        missing = f" with {they} missing values now" if size else ""
         text = f"The time stamps lie on a grid of {amount(step, samples.time_unit, 4)}{missing}."
     else:
         intervals = np.concatenate([np.diff(t) for t in samples.times])

@@ -4,7 +4,7 @@ import numpy as np
 from jaxtyping import Float
 
 from .._checks import refusal
-from .._spoken import amount
+from .._spoken import amount, time_span
 from .._types import Checked
 from ..samples._columns import correlation_time
 from ..samples._gaps import bridged
@@ -75,8 +75,9 @@ def choose_lags(samples: Checked[Samples]) -> tuple[tuple[int, ...], str]:
         memory = max(correlation_time(column, len(x) // 2) or 1 for column in x.T)
         largest = min(memory, furthest, MOST - 1)
         why = ", the time in which correlations fall to 1/e: no delayed influence shows."
-    late = amount(largest * samples.dt, samples.time_unit, 4)
-    reason = f"Lags up to {largest} samples ({late}){why}"
+    late = time_span(largest * samples.dt, unit=samples.time_unit)
+    late = f" ({late})" if samples.time_unit or samples.dt != 1 else ""
+    reason = f"Lags up to {amount(largest, 'sample', 6)}{late}{why}"
     if largest < max(MOST, FULL // samples.dim):
         return tuple(range(largest + 1)), reason
     chosen = {0, 1}

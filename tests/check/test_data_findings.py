@@ -127,6 +127,30 @@ def test_a_fault_is_named_with_a_number_and_a_remedy(name):
     assert finding.weight in ("note", "reservation", "problem")
 
 
+def test_counts_that_rest_at_zero_are_not_cut_off():
+    """Steps of a walker: zero half of the time, and never below."""
+    rng, x = np.random.default_rng(0), oscillators()
+    walks = np.repeat(rng.random(len(x) // 20 + 1) < 0.5, 20)[: len(x)]
+    x[:, 0] = rng.poisson(np.where(walks, 90, 0.1))
+    assert not {"clipped", "held values", "stuck sensor"} & set(found(x))
+    # A sensor that ends at zero is cut off more seldom.
+    cut = oscillators()
+    cut[:, 0] = np.maximum(cut[:, 0] - np.quantile(cut[:, 0], 0.05), 0)
+    assert "clipped" in found(cut)
+
+
+@pytest.mark.parametrize("bend, weight", [(0.0, "reservation"), (0.7, "problem")])
+def test_a_season_that_moves_the_system_weighs_by_the_marks_it_leaves(bend, weight):
+    """Nothing is left behind of one that moves a system whose responses are straight."""
+    rng = np.random.default_rng(2)
+    noise, wave = 0.5 * rng.normal(size=(2000, 2)), np.sin(np.arange(2000) * 2 * np.pi / 24)
+    x = np.zeros((2000, 2))
+    for k in range(2, 2000):
+        drive = np.tanh(bend * x[k - 2, 0]) / bend if bend else x[k - 2, 0]
+        x[k] = [0.6 * x[k - 1, 0] + wave[k], 0.5 * x[k - 1, 1] + 0.7 * drive] + noise[k]
+    assert found(x, time_unit="h")["season"].weight == weight
+
+
 def test_a_later_copy_is_named_with_its_lag():
     x = oscillators()
     copy = np.hstack([x[5:], x[:-5, :1]])

@@ -52,6 +52,21 @@ def test_an_oscillation_of_the_systems_own_is_none():
         assert find_lines(limit_cycle(seed)) == ()
 
 
+@pytest.mark.parametrize("years", [3.5, 5])
+def test_a_known_clock_shows_in_a_few_cycles(years):
+    """Five years of days hold too few cycles to look for any period, and enough for that of a
+    year; noise with a long memory has none.
+    """
+    rng, t = np.random.default_rng(1), np.arange(int(365.25 * years))
+    weather = lfilter([1], [1, -0.8], rng.normal(size=(len(t), 2)), axis=0)
+    seasonal = weather + 6 * np.cos(2 * np.pi * t / 365.25)[:, None] * [1.0, 0.0]
+    assert find_lines(seasonal) == ()
+    (line,) = find_lines(seasonal, (365.25,))
+    assert line.column == 0 and line.period == pytest.approx(365.25)
+    slow = lfilter([1], [1, -0.99], rng.normal(size=(40, len(t), 2)), axis=1)
+    assert not any(find_lines(x, (365.25,)) for x in slow)
+
+
 def test_two_periods_are_both_found():
     x, t = oscillators(n=3000), np.arange(3000)
     both = np.sin(2 * np.pi * t / 24) + np.sin(2 * np.pi * t / 168)
@@ -134,6 +149,19 @@ def test_irregular_samples_are_interpolated_with_a_stated_error():
     exact = np.stack([np.sin(grid / 7.3), np.cos(grid / 5.1)], axis=1)
     np.testing.assert_allclose(samples.values[0], exact, atol=1e-3)
     assert samples.regular and treatment.size < 1e-2
+
+
+def test_visits_every_few_days_are_no_grid_of_days_with_rows_missing():
+    """Hardly a window of days would be complete."""
+    rng = np.random.default_rng(0)
+    t = np.cumsum(rng.integers(1, 4, 800)).astype(float)
+    x = np.stack([np.sin(t / 27.3), np.cos(t / 25.1)], axis=1)
+    samples = ndde.prepare_samples(ndde.read_samples(x, t=t, time_unit="day"), steps=("clock",))
+    assert names(samples) == ["clock"] and samples.dt == 2.0
+    grid = samples.times[0]
+    exact = np.stack([np.sin(grid / 27.3), np.cos(grid / 25.1)], axis=1)
+    assert np.nanmax(np.abs(samples.values[0] - exact)) < 5e-3
+    assert np.isfinite(samples.values[0]).all(axis=1).mean() > 0.8
 
 
 def test_stamps_around_a_grid_are_interpolated_and_slightly_uneven_steps_are_not():
