@@ -120,6 +120,11 @@ class Dates(NamedTuple):
     wall: np.ndarray | None = None
     said: str = ""
 
+    def later(self, seconds: Any) -> "Dates":
+        """Return the dates so many seconds later."""
+        wall = None if self.wall is None else self.wall + span(seconds)
+        return self._replace(stamps=self.stamps + span(seconds), wall=wall)
+
 
 def without_accents(text: str) -> str:
     """Return a text in small letters without accents."""
@@ -134,14 +139,13 @@ def words_of(name: str) -> set[str]:
 
 def month_of(cell: Any) -> float:
     """Return the number of a month given by number, name or season; NaN if it is none."""
+    import pandas as pd
+
     text = without_accents(str(cell))
     if text in _SEASONS:
         return _SEASONS.index(text) + 1.0
     found = _MONTH.fullmatch(text)
-    try:
-        return float(_MONTHS[found[1]] if found else text)
-    except ValueError:
-        return np.nan
+    return float(_MONTHS[found[1]] if found else pd.to_numeric(text, errors="coerce"))
 
 
 def _cut(cell: str) -> tuple[str, re.Match | None]:
@@ -149,6 +153,7 @@ def _cut(cell: str) -> tuple[str, re.Match | None]:
     beginning.
     """
     text = _WEEKDAY.sub("", without_accents(cell).partition(" - ")[0])
+    text = _spread(text) if is_packed(text) else text
     text = re.sub(r"^(\w{3} +\d+) ([\d:]+) (\d{4})$", r"\1 \3 \2", text)
     text = re.sub(r"(\d\d[-/.]\d\d?)[t ](\d\d)(?=z?$)", r"\1 \2:00", text)
     text = re.sub(r"^(\d{4}):(\d\d?)(?::(\d\d?))?(?= |$)", r"\1-\2-\3", text)
@@ -166,7 +171,7 @@ def is_date(cell: Any) -> bool:
     if re.fullmatch(r"\s*[+-]?\d*[.,]?\d*\s*", cell):
         return False
     day, _ = _cut(cell)
-    return any(shape.fullmatch(day) for shape in _SHAPES) or is_packed(cell, time=True)
+    return any(shape.fullmatch(day) for shape in _SHAPES)
 
 
 def is_time(cell: str) -> bool:
@@ -174,12 +179,19 @@ def is_time(cell: str) -> bool:
     return ":" in cell and _CLOCK.fullmatch(cell.lower().partition(" - ")[0]) is not None
 
 
-def is_packed(cell: Any, *, time: bool = False) -> bool:
-    """Return whether a cell can be a date without separators; with `time`, only one that a T parts
-    from a time of day.
-    """
-    text = str(cell).strip().lower()
-    return _PACKED.fullmatch(text) is not None and (not time or "t" in text)
+def is_packed(cell: Any) -> bool:
+    """Return whether a cell can be a date without separators."""
+    return _PACKED.fullmatch(str(cell).strip().lower()) is not None
+
+
+def _spread(text: str) -> str:
+    """Return a date without separators as one with separators."""
+    digits = re.sub(r"\D", "", text)
+    if len(digits) < 8:  # a month, or a day of the year
+        return f"{digits[:4]}-{digits[4:]}"
+    clock = digits[8:].ljust(6, "0")
+    day = f"{digits[:4]}-{digits[4:6]}-{digits[6:8]}"
+    return f"{day} {clock[:2]}:{clock[2:4]}:{clock[4:]}"
 
 
 def calendar(parts: Mapping[str, Any]) -> np.ndarray:
@@ -228,24 +240,10 @@ def _read_days(texts: Sequence[str], shape: re.Pattern) -> np.ndarray:
     return calendar({**parts, "y": years})
 
 
-def _cut_dates(cells: Sequence[str]) -> tuple[list[str], np.ndarray, np.ndarray]:
-    """Return dates in one notation, the seconds of the time of day behind each, and the minutes by
-    which its zone is ahead of universal time, NaN where none is named.
-    """
-    if all(map(is_packed, cells)):
-        digits = [re.sub(r"\D", "", cell) for cell in cells]
-        parts = {6: r"\1-\2", 7: r"\1-\2\3"}
-        days = [re.sub(r"(....)(..)(.{0,2}).*", parts.get(len(d), r"\1-\2-\3"), d) for d in digits]
-        clock = [d[8:].ljust(6, "0") for d in digits]
-        seconds = [3600.0 * int(c[:2]) + 60 * int(c[2:4]) + int(c[4:]) for c in clock]
-        return days, np.array(seconds), np.full(len(cells), np.nan)
-    cut = [_cut(cell) for cell in cells]
-    seconds = np.array([_seconds_of(clock) if clock else 0.0 for _, clock in cut])
-    return [day for day, _ in cut], seconds, np.array([_ahead(clock) for _, clock in cut])
-
-
-def _seconds_of(clock: re.Match) -> float:
+def _seconds_of(clock: re.Match | None) -> float:
     """Return the seconds from midnight to a time of day; NaN if there is no such time."""
+    if clock is None:
+        return 0.0
     hour, minute, second = int(clock[1]), int(clock[2]), float((clock[3] or "0").replace(",", "."))
     if clock[4]:
         hour += 12 * (clock[4] == "p" and hour < 12) - 12 * (clock[4] == "a" and hour == 12)
@@ -264,25 +262,21 @@ def read_clock(cells: Sequence[str]) -> np.ndarray | None:
     """Return times of day such as 13:45, 1:45 pm or 2 days 0:00:01.5 in seconds, counted on past
     midnight; None if any cell is something else.
     """
-    seconds = np.full(len(cells), np.nan)
-    for i, cell in enumerate(cells):
+    seconds = []
+    for cell in cells:
         text = without_accents(cell).partition(" - ")[0]
         text = re.sub(r"^(\d\d?)\.(\d\d)\.(?=\d\d)", r"\1:\2:", text)
         text = re.sub(r"^(\d+:\d\d[.,]\d+)$", r"0:\1", text)
         days = re.match(r"(\d+)\s*(?:d|days?)[ ,]*(?=\d)", text)
         clock = _CLOCK.fullmatch(text[days.end() :] if days else text)
-        if clock is None:
+        if clock is None or np.isnan(within := _seconds_of(clock)):
             return None
-        seconds[i] = _seconds_of(clock) + (86400 * int(days[1]) if days else 0)
-    if not len(seconds) or np.isnan(seconds).any():
-        return None
-    return seconds + 86400 * np.cumsum(np.diff(seconds, prepend=seconds[0]) < -43200)
+        seconds.append(within + 86400 * int(days[1] if days else 0))
+    return seconds + 86400 * np.cumsum(np.diff(seconds, prepend=seconds[:1]) < -43200)
 
 
-def read_dates(
-    cells: Sequence[str], where: str, *, day_first: bool | None = None, later: Any = 0.0
-) -> Dates:
-    """Return a column of dates as time stamps, so many seconds `later` as other columns say.
+def read_dates(cells: Sequence[str], where: str, *, day_first: bool | None = None) -> Dates:
+    """Return a column of dates as time stamps.
 
     Where a date such as 03/04/2001 may be of March or of April, `day_first` decides; by default
     the reading that all cells allow, of two the one with the more regular clock, and then the month
@@ -290,15 +284,23 @@ def read_dates(
 
     **Raises:** `ValueError` that names the first cell that is no date, and its row.
     """
-    days, seconds, ahead = _cut_dates(cells)
-    unique = {day: k for k, day in enumerate(dict.fromkeys(days))}
-    which, texts = np.array([unique[day] for day in days]), list(unique)
+    import pandas as pd
+
+    cut = [_cut(cell) for cell in cells]
+    seconds = np.array([_seconds_of(clock) for _, clock in cut])
+    ahead = np.array([_ahead(clock) for _, clock in cut])  # minutes, NaN where no zone is named
+    which, unique = pd.factorize(np.array([day for day, _ in cut], object))
+    texts = list(unique)
     shapes = [shape for shape in _SHAPES if shape.fullmatch(texts[0])] or _SHAPES[:1]
     if day_first is not None and _DAY_FIRST in shapes:
         shapes = [_DAY_FIRST if day_first else _MONTH_FIRST]
-    within = span(np.nan_to_num(seconds) + later)
+    within = span(np.nan_to_num(seconds))
     tried = {s: _read_days(texts, s)[which].astype("M8[us]") + within for s in shapes}
-    marks = {s: (np.sum(~np.isnat(x)), max(rank(x), rank(x[::-1]))) for s, x in tried.items()}
+    # Rows of one day, whose hours stand in another column, count once.
+    once = {s: x[np.append(True, x[1:] != x[:-1])] for s, x in tried.items()}
+    marks = {
+        s: (np.sum(~np.isnat(x)), max(rank(once[s]), rank(once[s][::-1]))) for s, x in tried.items()
+    }
     # Of equals the last: the month first, but not after points.
     best = max(shapes if "." in cells[0].split()[0] else shapes[::-1], key=marks.__getitem__)
     equal = best is _MONTH_FIRST and marks[best] == marks.get(_DAY_FIRST)
@@ -368,12 +370,7 @@ def settled(dates: Dates, zone: str | None = None, rows: Sequence[np.ndarray] = 
     before = rank(dates.stamps, rows)
     if dates.wall is not None:
         return dates._replace(stamps=local) if rank(local, rows) > before else dates
-    steps = [np.diff(local[r].astype("M8[s]").astype(int)) for r in rows if len(r) > 2]
-    typical = min(map(np.median, steps), default=0)
-    changes = any((np.abs(step - typical) == 3600).any() for step in steps)
-    if before == 3 or not 0 < typical <= 43200 or not changes:
-        return dates
-    for name in _ZONES:
+    for name in _ZONES if before < 3 else ():
         said = f"read as local time of {name} or the like, --time-zone says which."
         said = f"clocks change by an hour as daylight saving time has it; {said}"
         with contextlib.suppress(Exception):  # whatever says that they are not of this zone

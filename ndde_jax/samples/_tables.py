@@ -1,7 +1,7 @@
 """Measurements from files, one row per sample: which columns are time, and which are variables."""
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -24,7 +24,7 @@ KINDS = set(
 )
 VALUES = set("value values val wert valeur valor reading result count abundance biomass".split())
 # Why a column is no variable, of one and of several.
-TEXTS, EMPTY = "hold{s} text", "{are} empty"
+DATES, TEXTS, EMPTY = "hold{s} dates", "hold{s} text", "{are} empty"
 CONSTANT, COUNTS = "hold{s} one number throughout", "count{s} rows or time"
 # Cells that such a table may take for each value it has.
 SPARSE = 50
@@ -59,17 +59,12 @@ GUESSED = {"y": (1500, 2300), "d": (1, 31)}
 # Names of columns that have none.
 UNNAMED = re.compile(r"x\d+")
 SECONDS = {"h": 3600.0, "min": 60.0, "s": 1.0}
-TAKEN = "column {!r} is taken for the time."
 
 READERS: dict[str, Callable[[Path, Options], Found]] = {
     **dict.fromkeys(TEXT, read_text), ".npz": read_npz, ".npy": read_npy, ".xlsx": read_excel,
     **dict.fromkeys((".parquet", ".feather", ".arrow", ".json", ".jsonl", ".ndjson"), read_columns),
     **dict.fromkeys((".nc", ".nc4", ".zarr"), read_grid),
 }  # fmt: skip
-
-
-# Stamps of a column, and the assumptions made to read them.
-Stamps = tuple[np.ndarray, tuple[str, ...]]
 
 
 class Time(NamedTuple):
@@ -156,6 +151,7 @@ def read_table(path: str | Path, **choices: Any) -> Table:
         tell = f"column {panel[0]!r} tells" if len(panel) == 1 else f"columns {listed(panel)} tell"
         said += (f"{tell} recordings apart, whose clocks repeat.",)
     others = {*time.columns, *(name for name, _ in options.only)}
+    others |= {name for name in frame.columns[:1] if time.columns and name.lower() in INDEX_NAMES}
     wanted = columns or [name for name in frame if name not in others]
     check_there(file, wanted, frame)
     if not wanted:
@@ -165,7 +161,7 @@ def read_table(path: str | Path, **choices: Any) -> Table:
     numbers = {name: read.number(name) for name in wanted}
     if not columns:
         free = {name: each for name, each in numbers.items() if name not in options.kept}
-        left, more = _variables(free, frame, stamps, rows_of(trials, len(frame)))
+        left, more = _variables(read, free, stamps, rows_of(trials, len(frame)))
         numbers = {name: numbers[name] for name in wanted if name in left or name in options.kept}
         said += more
     _check_numeric(file, numbers, frame)
@@ -221,11 +217,9 @@ def _check_options(path: Path, options: Options) -> None:
     if path.is_dir() and path.suffix != ".zarr":
         raise IsADirectoryError(f"{path} is a directory; expected a file of measurements.")
     if _suffix(path) not in READERS:
-        kinds = ((".xls", ".ods"), "a spreadsheet"), ((".mat", ".h5", ".hdf5"), "its arrays")
-        ends = next((what for ends, what in kinds if path.suffix.lower().startswith(ends)), "")
-        sheet = f" Export {ends} as CSV." if ends else ""
-        text = f"expected a name that ends with one of: {' '.join(READERS)}.{sheet}"
-        raise ValueError(f"Cannot tell the format of {path.name}; {text}")
+        text = f"expected a name that ends with one of: {' '.join(READERS)}"
+        other = "Export other spreadsheets and arrays as CSV"
+        raise ValueError(f"Cannot tell the format of {path.name}; {text}. {other}.")
     if decimal not in (None, ".", ","):
         raise ValueError(f"--decimal must be a point or a comma; got {decimal!r}.")
     if separator is not None and (len(separator) != 1 or separator in '"\r\n\0'):
@@ -250,10 +244,9 @@ def rows_with(file: str, frame: Any, only: Sequence[tuple[str, tuple[str, ...]]]
         cells = [_cells.comparable(cell) for cell in frame[name]]
         wanted = [_cells.comparable(value) for value in values]
         if absent := [v for v, cell in zip(values, wanted, strict=True) if cell not in set(cells)]:
-            some = ", ".join(dict.fromkeys(str(cell).strip() for cell in frame[name][:2000]))
-            some = some if len(some) < 80 else some[:76] + " ..."
             where = f"{file} has {absent[0]!r} in column {name!r}"
-            raise ValueError(f"--only: no row of {where}; it holds: {some}.")
+            there = listed_names(clean_name(cell) for cell in frame[name].unique())
+            raise ValueError(f"--only: no row of {where}; it holds: {there}.")
         inside &= np.array([cell in wanted for cell in cells])
     return inside
 
@@ -273,10 +266,16 @@ def rows_of_months(file: str, stamps: np.ndarray | None, months: Sequence[int]) 
 # ---- variables ----
 
 
-def _variables(numbers: dict[str, Numbers], frame, stamps, rows):
+def _variables(read: "Clocks", numbers: dict[str, Numbers], stamps: Any, rows: Any):
     """Return the columns that can be variables, and remarks on the others; raise if there are
     none.
     """
+    import pandas as pd
+
+    fields: list[Any] = []
+    if stamps is not None and stamps.dtype.kind == "M":
+        own = pd.DatetimeIndex(stamps.astype("M8[s]"))
+        fields = [own.year, own.month, own.day, own.day_of_year, own.hour]
     if stamps is not None and stamps.dtype.kind not in "fiu":
         stamps = (stamps - stamps[0]) / np.timedelta64(1, "s")
     times = [None if stamps is None else stamps[r].astype(float) for r in rows]
@@ -284,20 +283,23 @@ def _variables(numbers: dict[str, Numbers], frame, stamps, rows):
     def fault(name: str, each: Numbers) -> str:
         """Return why a column is no variable; nothing if it is one."""
         x, known = each.values, each.values[np.isfinite(each.values)]
+        if read.dated(name):
+            return DATES
         if each.empty:
-            return EMPTY if frame[name].map(is_missing).all() else TEXTS
+            return EMPTY if read.frame[name].map(is_missing).all() else TEXTS
         if each.wrong is not None:
             return ""
         if len(known) > 9 and (known == known[0]).all():
             return CONSTANT
+        again = len(known) > 9 and any((x == field).all() for field in fields)
         counter = words_of(name) & COUNTERS or (UNNAMED.fullmatch(name) and np.ptp(x) > 20)
         pairs = zip(rows, times, strict=True)
-        counts = (counter and starts_again(x)) or all(is_clock(x[r], t) for r, t in pairs)
-        return COUNTS if counts else ""
+        again = again or (counter and starts_again(x)) or all(is_clock(x[r], t) for r, t in pairs)
+        return COUNTS if again else ""
 
     faults = {name: fault(name, each) for name, each in numbers.items()}
     said: tuple[str, ...] = ()
-    for what in (TEXTS, EMPTY, CONSTANT, COUNTS):
+    for what in (DATES, TEXTS, EMPTY, CONSTANT, COUNTS):
         gone = [name for name in numbers if faults[name] == what]
         if not gone or len(gone) == len(numbers):
             continue
@@ -326,11 +328,7 @@ def _check_numeric(file: str, numbers: dict[str, Numbers], frame: Any) -> None:
     name, row = next(iter(text.items()))
     cell = str(frame[name].iloc[row]).strip()
     rest = [other for other in numbers if other not in text]
-    marks = [c for c in cell if not c.isalnum() and c not in ".+-:/ "]
-    mark = max(marks, key=marks.count, default="")
-    if len(frame.columns) == 1 and mark and is_missing(mark):
-        remedy = f"If {mark!r} stands between cells, say so with --separator '{mark}'"
-    elif _cells.COMMA_NUMBER.fullmatch(cell):
+    if _cells.COMMA_NUMBER.fullmatch(cell):
         remedy = "If this is a decimal comma, say so with --decimal ,"
     elif rest:
         remedy = f"Leave it out: --columns {','.join(rest[:20])}" + ",..." * (len(rest) > 20)
@@ -389,75 +387,80 @@ class Clocks(NamedTuple):
             likely = self._likely() if self.frame.shape[1] > 1 else ()
             return next(filter(None, likely), Time())
         check_there(self.file, [given], self.frame)
-        return self._of_dates((given,)) if self._dated(given) else self._of((given,))
+        return self._of(given)
 
     def _likely(self) -> Iterator[Time | None]:
         """Yield what may be the time, the likeliest first."""
         names = list(self.frame)
-        index = tuple(name for name in names[:1] if name.lower() in INDEX_NAMES)
-        first = names[len(index)]
-        dated = list(filter(self._dated, names))
+        index = names[0].lower() in INDEX_NAMES
+        first = names[index]
+        dated = list(filter(self.dated, names))
         moving = [name for name in dated if self.frame[name].iloc[0] != self.frame[name].iloc[-1]]
-        for name in moving or dated:
-            known = name == first or words_of(name) & {"date", "time"} == words_of(name)
-            yield self._of_dates((name, *index), *[TAKEN.format(name)] * (not known))
-        yield self._parts(self._named(set()), index)
+        for name in (moving or dated)[:1]:
+            yield self._of(name, name in names[: index + 1] or words_of(name) <= {"date", "time"})
+        yield self._of_parts(self._named())
         known = first.lower() in EPOCHS | {"t", "times", "dates"}
-        known = known or _dates.is_time(str(self.frame[first].iloc[0]))
-        if known or (first.lower() in TIME_NAMES | {"hour", "minute"} and self._rises(first)):
-            yield self._of((first, *index))
+        if known or _dates.is_time(str(self.frame[first].iloc[0])):
+            yield self._of(first)
         for name in names:
             if words_of(name) & TIME_NAMES and self._rises(name):
-                yield self._of((name, *index), TAKEN.format(name))
+                yield self._of(name, name == first and name.lower() in TIME_NAMES)
         for found in self._guessed():
-            yield self._parts(found, index, sure=False)
+            yield self._of_parts(found, panels=False)
         if index and self._rises(names[0]):
-            yield self._of(index)
+            yield self._of(names[0])
         for name in names[:2] if len(self.frame) >= FEWEST else ():
             # A straight line without a name, or a counter that begins again in each recording.
             if UNNAMED.fullmatch(name) and self._rises(name):
                 steps = np.diff(self.number(name).values)
                 if np.ptp(steps[steps > 0]) < 1e-3 * np.median(steps):
-                    yield self._of((name,), TAKEN.format(name))
+                    yield self._of(name, False)
 
-    def _of(self, columns: tuple[str, ...], *said: str) -> Time:
-        stamps, more = self._stamps(columns[0])
-        return self._with_repeats(Time(columns, stamps, (*said, *more)))
-
-    def _of_dates(self, columns: tuple[str, ...], *said: str) -> Time:
-        """Return dates, with the time of day in other columns if the dates alone repeat."""
-        name, *index = columns
-
-        def at(more: tuple[str, ...] = (), later: np.ndarray | float = 0.0) -> Time:
-            stamps, assumed = self._stamps(name, later)
-            return Time((name, *more, *index), stamps, (*said, *assumed))
-
-        found = alone = at()
-        if not self._orderly(alone, panels=False):
-            choices = [*(at(*each) for each in self._within_the_day(name)), alone]
-            found = self._first_orderly(choices) or choices[0]
-        return self._with_repeats(found)
-
-    def _with_repeats(self, time: Time) -> Time:
-        """Return time with the columns that say it again: other dates, and its month, day or
-        hour.
+    def _of(self, name: str, sure: bool = True) -> Time:
+        """Return the time that a column holds; of dates that alone repeat, with the time of day in
+        others.
         """
-        if time.stamps is None or time.stamps.dtype.kind != "M":
-            return time
-        stamps = time.stamps.astype("M8[s]")
-        day, month, year = (stamps.astype(f"M8[{unit}]") for unit in "DMY")
-        own = {
-            "y": year.astype(int) + 1970, "m": month.astype(int) % 12 + 1,
-            "d": (day - month).astype(int) + 1, "j": (day - year).astype(int) + 1,
-            "h": (stamps - day).astype(int) // 3600,
-        }  # fmt: skip
-        left = [name for name in self.frame if name not in time.columns]
-        again = list(filter(self._dated, left))
-        for part, name in self._named(set(own)).items():
-            if part in own and name in left and (self._values(part, name) == own[part]).all():
-                again.append(name)
-        said = (f"columns {', '.join(again)} say the time again.",) if again else ()
-        return Time((*time.columns, *dict.fromkeys(again)), time.stamps, (*time.said, *said))
+        said = () if sure else (f"column {name!r} is taken for the time.",)
+        dates = self._dates_of(name)
+        if dates is None:
+            stamps, more = self._numbers(name)
+            return Time((name,), stamps, said + more)
+        times = self._times([name], dates, self._within_the_day(name))
+        found = self._first_orderly(times) or times[0]
+        return found._replace(said=said + found.said)
+
+    def _of_parts(self, found: dict[str, str], panels: bool = True) -> Time | None:
+        """Return time from columns of its parts; without a year, years are counted on. None if it
+        neither increases nor, with `panels`, tells recordings apart.
+        """
+        together = any(pair <= set(found) for pair in TOGETHER)
+        if not (together or (set(found) == {"y"} and not self._named())):
+            return None
+        values = {part: self._values(part, name) for part, name in found.items()}
+        seconds = sum(values.pop(part) * SECONDS[part] for part in SECONDS if part in values)
+        months = values.get("m", np.zeros(1))
+        years = values.get("y", 2001 + np.cumsum(np.diff(months, prepend=months[0]) < 0))
+        values["y"] = np.where((years >= 0) & (years < 100), years + 1900, years)
+        days = _dates.calendar(values)
+        if np.isnat(days).any():
+            return None
+        clocks = self._clocks(found.values()) if {"d", "j"} & set(found) else ()
+        dates = _dates.Dates(days.astype("M8[us]") + span(seconds))
+        time = self._first_orderly(self._times(found.values(), dates, clocks), panels)
+        if time is None:
+            return None
+        taken = f"columns {', '.join(time.columns)} are taken for the time."
+        return time._replace(said=(taken, *time.said))
+
+    def _times(self, columns: Collection[str], dates: _dates.Dates, clocks: Any) -> list[Time]:
+        """Return the time that dates tell alone, if it increases; else also with each clock."""
+
+        def at(more: tuple[str, ...] = (), later: Any = 0.0) -> Time:
+            return Time((*columns, *more), *self._settled(dates.later(later)))
+
+        alone = at()
+        rises = self._orderly(alone, panels=False)
+        return [alone] if rises else [*(at(*each) for each in clocks), alone]
 
     # ---- parts of dates ----
 
@@ -468,7 +471,7 @@ class Clocks(NamedTuple):
             return np.array([_dates.month_of(cell) for cell in self.frame[name]], float)
         return read.values
 
-    def _named(self, there: set[str]) -> dict[str, str]:
+    def _named(self, there: Collection[str] = ()) -> dict[str, str]:
         """Return the columns that are called as parts of dates are, beside the parts there are."""
         found: dict[str, str] = {}
         for part, (words, low, high) in PARTS.items():
@@ -488,50 +491,18 @@ class Clocks(NamedTuple):
         """
         names = list(self.frame)
         for first in range(min(3, len(names) - 1)):
-            days, second = ["m", "d"], self.number(names[first + 1]).values
-            if _whole(second, 1, 366) and not _whole(second, 1, 31):
-                days = ["j"]
+            second = self.number(names[first + 1]).values
+            of_year = _whole(second, 1, 366) and not _whole(second, 1, 31)
+            parts = ["y", *("j" if of_year else "md"), "h", "min"]
             found: dict[str, str] = {}
-            for part, name in zip(["y", *days, "h", "min"], names[first:], strict=False):
+            for part, name in zip(parts, names[first:], strict=False):
                 x = self.number(name).values
-                if not _whole(x, *GUESSED.get(part, PARTS[part][1:])):
-                    break
-                if part == "y" and (np.abs(np.diff(x)) > 1).any():
+                jumps = part == "y" and (np.abs(np.diff(x)) > 1).any()
+                if jumps or not _whole(x, *GUESSED.get(part, PARTS[part][1:])):
                     break
                 found[part] = name
                 if len(found) > 1 or (np.diff(x) == 1).all():
                     yield dict(found)
-
-    def _parts(self, found: dict[str, str], index: tuple, sure: bool = True) -> Time | None:
-        """Return time from columns of its parts; without a year, years are counted on. None if it
-        neither increases nor, if the parts are `sure`, tells recordings apart.
-        """
-        together = any(pair <= set(found) for pair in TOGETHER)
-        if not (together or (set(found) == {"y"} and not self._named(set()))):
-            return None
-        values = {part: self._values(part, name) for part, name in found.items()}
-        months = values.get("m", np.zeros(1))
-        turns = np.cumsum(np.diff(months, prepend=months[0]) < 0)
-        years = values.get("y", 2001 + turns)
-        values["y"] = np.where((years >= 0) & (years < 100), years + 1900, years)
-        days = _dates.calendar({part: x for part, x in values.items() if part not in SECONDS})
-        if np.isnat(days).any():
-            return None
-        seconds = sum(values.get(part, 0.0) * size for part, size in SECONDS.items())
-        clocks = self._clocks(found.values()) if {"d", "j"} & set(found) else ()
-        columns, days, within = (
-            tuple(found.values()),
-            days.astype("M8[us]"),
-            (((), seconds), *clocks),
-        )
-        times = [Time((*columns, *more, *index), days + span(later)) for more, later in within]
-        time = self._first_orderly(times, panels=sure)
-        if time is None:
-            return None
-        stamps, said = self._settled(_dates.Dates(time.stamps))
-        names = ", ".join(time.columns[: len(time.columns) - len(index)])
-        said = (f"columns {names} are taken for the time.", *said)
-        return self._with_repeats(Time(time.columns, stamps, said))
 
     def _within_the_day(self, date: str) -> Iterator[tuple[tuple[str, ...], np.ndarray]]:
         """Return columns that tell the time of day beside a date, and the seconds they tell."""
@@ -541,15 +512,15 @@ class Clocks(NamedTuple):
             yield tuple(parts.values()), np.asarray(seconds)
         yield from self._clocks([date])
 
-    def _clocks(self, columns: Any) -> Iterator[tuple[tuple[str, ...], np.ndarray]]:
+    def _clocks(self, columns: Collection[str]) -> Iterator[tuple[tuple[str, ...], np.ndarray]]:
         """Return columns with times of day, as text or as in 1330, and the seconds they tell."""
-        columns, names = list(columns), list(self.frame)
-        for place, name in enumerate(names):
+        names = list(self.frame)
+        for before, name in zip(["", *names], names, strict=False):
             if name in columns:
                 continue
             cells = self.frame[name]
-            beside = place and names[place - 1] in columns and UNNAMED.fullmatch(name)
-            called = beside or words_of(name) & (TIME_NAMES | {"hhmm"})
+            called = words_of(name) & (TIME_NAMES | {"hhmm"})
+            called = called or (before in columns and UNNAMED.fullmatch(name))
             marked = self._words(name) and re.search("[:.]", str(cells.iloc[0]))
             day = _dates.read_clock([str(cell) for cell in cells]) if marked else None
             x = self.number(name).values if called and day is None else np.array([np.nan])
@@ -578,78 +549,82 @@ class Clocks(NamedTuple):
         choices = ((time, each) for each in (False, True)[: 1 + panels] for time in times)
         return next((time for time, each in choices if self._orderly(time, each)), None)
 
-    def _words(self, name: str) -> bool:
-        """Return whether a column is none of numbers, dates or spans of time."""
-        return self.frame[name].dtype.kind not in "fiubmM"
-
-    def _dated(self, name: str) -> bool:
-        """Return whether a column holds dates, in words or in digits without separators."""
-        column = self.frame[name]
-        kind, some = column.dtype.kind, column.iloc[:1000]
-        if kind in "mM" or not len(column):
-            return kind in "mM"
-        if kind not in "fb" and all(map(is_packed, some)) and all(map(is_packed, column)):
-            digits = [int(re.sub(r"\D", "", str(cell))) for cell in column]
-            if words_of(name) & (DAYS | EPOCHS):
-                return True
-            steps = np.diff(digits)
-            months = name == "x0" and max(digits) < 10**6
-            sure = months or (min(digits) >= 10**7 and len(digits) >= FEWEST)
-            return sure and bool(steps.any()) and bool((steps >= 0).all() or (steps <= 0).all())
-        if not self._words(name):
-            return False
-        if re.fullmatch(r"\d{4}\.(0[1-9]|1[0-2]?)", str(column.iloc[0])):
-            called = bool(words_of(name) & TIME_NAMES)
-            return called and self._months_behind_points(name) is not None
-        kinds = ("calendar", "isoformat")
-        return all(is_date(cell) or any(hasattr(cell, kind) for kind in kinds) for cell in some)
-
-    def _months_behind_points(self, name: str) -> list[str] | None:
-        """Return 1950.01 to 1950.12 as dates; None for a fraction of a year."""
-        cells = [f"{x:.2f}".replace(".", "-") for x in self.number(name).values]
-        months = [int(cell[-2:]) for cell in cells]
-        steps = set((np.diff(months) % 12).tolist())
-        return cells if max(months) == 12 and min(months) > 0 and steps == {1} else None
-
     def _rises(self, name: str) -> bool:
         """Return whether numbers increase throughout each recording."""
         read = self.number(name)
         return read.wrong is None and self._orderly(Time((name,), read.values))
 
-    def _stamps(self, name: str, later: np.ndarray | float = 0.0) -> Stamps:
-        """Return the stamps that a column holds, so many seconds later, and assumptions made."""
-        column, where = self.frame[name], f"{self.file}: the time column {name!r}"
-        missing = ValueError(f"{where} has missing values.")
+    def _words(self, name: str) -> bool:
+        """Return whether a column is none of numbers, dates or spans of time."""
+        return self.frame[name].dtype.kind not in "fiubmM"
+
+    def dated(self, name: str) -> bool:
+        """Return whether a column holds dates, in words or in digits without separators."""
+        return self.frame[name].dtype.kind in "mM" or self._written(name) is not None
+
+    def _written(self, name: str) -> list[str] | None:
+        """Return the cells of a column as dates in words or in digits; None for other cells."""
+        column = self.frame[name]
+        if column.dtype.kind not in "fb" and all(map(is_packed, column)):
+            digits = column.astype(str).str.replace(r"\D", "", regex=True)
+            widths, steps = digits.str.len(), np.diff(digits.astype(int))
+            months = name == "x0" and widths.max() == 6
+            sure = months or (widths.min() >= 8 and len(digits) >= FEWEST)
+            ordered = steps.any() and ((steps >= 0).all() or (steps <= 0).all())
+            called = words_of(name) & (DAYS | EPOCHS)
+            return list(map(str, column)) if called or (sure and ordered) else None
+        if not self._words(name):
+            return None
+        if re.fullmatch(r"\d{4}\.(0[1-9]|1[0-2]?)", str(column.iloc[0])):
+            # 1950.01 to 1950.12 are months, unless they are fractions of a year.
+            numbers = np.round(100 * self.number(name).values)
+            months, called = numbers % 100, words_of(name) & TIME_NAMES
+            steady = 0 < months.min() and months.max() == 12 and (np.diff(months) % 12 == 1).all()
+            return [f"{x // 100:.0f}-{x % 100:.0f}" for x in numbers] if called and steady else None
+        kinds = ("calendar", "isoformat")
+        some = column.iloc[:1000]
+        if not all(is_date(cell) or any(hasattr(cell, kind) for kind in kinds) for cell in some):
+            return None
+        return [str(cell).strip() for cell in column]
+
+    def _dates_of(self, name: str) -> _dates.Dates | None:
+        """Return the dates or spans of time that a column holds; None if it holds others."""
+        column = self.frame[name]
         if column.isna().any():
-            raise missing
-        typed = _dates.typed_stamps(column)
+            raise ValueError(f"{self._called(name)} has missing values.")
+        typed, cells = _dates.typed_stamps(column), self._written(name)
         if typed is not None:
-            wall = None if typed.wall is None else typed.wall + span(later)
-            return self._settled(_dates.Dates(typed.stamps + span(later), wall))
-        cells = [str(cell).strip() for cell in column]
-        if self._dated(name) or (self._words(name) and is_date(cells[0])):
-            if not (is_date(cells[0]) or is_packed(cells[0])):
-                cells = self._months_behind_points(name) or cells
-            dates = _dates.read_dates(cells, where, day_first=self.options.day_first, later=later)
-            return self._settled(dates)
+            return typed
+        if cells is None and self._words(name) and is_date(str(column.iloc[0]).strip()):
+            cells = [str(cell).strip() for cell in column]  # of which one is no date
+        if cells is None:
+            return None
+        return _dates.read_dates(cells, self._called(name), day_first=self.options.day_first)
+
+    def _numbers(self, name: str) -> tuple[np.ndarray, tuple[str, ...]]:
+        """Return the stamps of a column of times of day or numbers, and the assumptions made."""
+        cells = [str(cell).strip() for cell in self.frame[name]]
         if self._words(name) and (seconds := _dates.read_clock(cells)) is not None:
             return span(seconds), ()
         values, wrong, *_ = self.number(name)
         if wrong is not None:
             what = f"{cells[wrong][:40]!r} in data row {wrong + 1}"
             text = "expected numbers, or dates such as 2001-12-31."
-            raise ValueError(f"{where} holds {what}; {text}")
+            raise ValueError(f"{self._called(name)} holds {what}; {text}")
         if np.isnan(values).any():
-            raise missing
+            raise ValueError(f"{self._called(name)} has missing values.")
         return _counted(name, values)
 
-    def _settled(self, dates: _dates.Dates) -> Stamps:
+    def _called(self, name: str) -> str:
+        return f"{self.file}: the time column {name!r}"
+
+    def _settled(self, dates: _dates.Dates) -> tuple[np.ndarray, tuple[str, ...]]:
         rows = rows_of(self.trials, len(self.frame))
         found = _dates.settled(dates, self.options.time_zone, rows)
         return found.stamps, tuple(dict.fromkeys(filter(None, (dates.said, found.said))))
 
 
-def _counted(name: str, values: np.ndarray) -> Stamps:
+def _counted(name: str, values: np.ndarray) -> tuple[np.ndarray, tuple[str, ...]]:
     """Return what numbers count: seconds from 1970, days of a spreadsheet, years, or anything."""
     words = words_of(name)
     # Units per second of numbers that count from 1970 and give plausible dates.
@@ -681,7 +656,8 @@ def panel_of(frame: Any, time: Time) -> tuple[str, ...] | None:
     if stamps is None or len(stamps) < 3 or falls(stamps) or is_rising(stamps).all():
         return None
     parts = {word for words, *_ in PARTS.values() for word in words.split()}
-    kinds = {name: frame[name].dtype.kind for name in frame if name not in time.columns}
+    beside = [name for name in frame if name not in time.columns]
+    kinds = {name: frame[name].dtype.kind for name in beside if name.lower() not in INDEX_NAMES}
     alone = [
         name for name, kind in kinds.items()
         if kind != "f" and (name.lower() not in parts or not is_value(str(frame[name].iloc[0])))
