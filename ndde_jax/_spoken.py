@@ -1,6 +1,7 @@
 """Amounts, shares and times in words, and units of time."""
 
 import math
+import re
 from collections.abc import Iterable
 from typing import Any
 
@@ -61,7 +62,7 @@ SECONDS = {
 MONTHS = {"mo": 1.0, "month": 1.0, "y": 12.0, "yr": 12.0, "a": 12.0, "year": 12.0}
 # Units in which a time is told that is below 1 of its own, or above so many of a larger one, in
 # seconds.
-TOLD, MANY = (("day", 86400.0), ("h", 3600.0), ("min", 60.0), ("s", 1.0)), 3.0
+TOLD, MANY = (("day", 86400.0), ("h", 3600.0), ("min", 60.0), ("s", 1.0), ("ms", 1e-3)), 3.0
 
 
 def unit_ratio(unit: str, own: str) -> float | None:
@@ -76,6 +77,27 @@ def unit_ratio(unit: str, own: str) -> float | None:
     return None
 
 
+# Words that stand for time in the name of a column, beside which its unit may stand.
+TIME = set("t time times elapsed clock timestamp zeit temps tiempo tempo tijd".split())
+
+
+def unit_in(name: str) -> str:
+    """Return the unit of time that the name of a column of numbers says; empty if it says none.
+
+    >>> unit_in("time_h"), unit_in("t [ms]"), unit_in("Elapsed time (min)"), unit_in("days")
+    ('h', 'ms', 'min', 'day')
+    >>> unit_in("time"), unit_in("depth_m"), unit_in("s")
+    ('', '', '')
+    """
+    words = re.findall("[a-z]+", name.lower())
+    unit = words[-1] if words else ""
+    unit = unit.removesuffix("s") if unit.removesuffix("s") in {*SECONDS, *MONTHS} else unit
+    spelt_out = len(words) == 1 and len(unit) > 2
+    if not (spelt_out or TIME & set(words[:-1])) or unit not in {*SECONDS, *MONTHS}:
+        return ""
+    return unit
+
+
 def time_span(value: float, low: float = np.nan, high: float = np.nan, *, unit: str) -> str:
     """Return a time with its unit and the interval it lies in, in a unit in which it is neither
     below 1 nor long.
@@ -85,7 +107,7 @@ def time_span(value: float, low: float = np.nan, high: float = np.nan, *, unit: 
     >>> time_span(0.5811, unit="h"), time_span(3.4321, 2.94, 3.81, unit="h")
     ('34.9 min', '3.4 h (2.9 to 3.8)')
     >>> time_span(673.0, 567.0, 730.0, unit="minute"), time_span(114.0, unit="minute")
-    ('11.2 h (9.4 to 12.2)', '114 minutes')
+    ('11 h (9 to 12)', '114 minutes')
     """
     own = unit_ratio(unit, "second")
     if own is not None and value:

@@ -628,14 +628,14 @@ def _read_file(arguments: argparse.Namespace) -> Samples:
             "The file has no time column: give the sampling interval with --dt, or name the "
             "column with --time-column."
         )
-    if read.time_unit and arguments.time_unit not in (None, read.time_unit):
+    if read.starts and arguments.time_unit not in (None, read.time_unit):
         raise ValueError(
             f"The time stamps are counted in {read.time_unit}s; give --dt together with "
             f"--time-unit {arguments.time_unit}."
         )
     if read.mask and not any(mask.any() for mask in read.mask):
         raise ValueError("--only and --months together leave no row.")
-    unit = read.time_unit or arguments.time_unit or ""
+    unit = arguments.time_unit or read.time_unit
     with _about(arguments.data):
         return read_samples(read, dt=arguments.dt, time_unit=unit, mask=list(read.mask) or None)
 

@@ -43,12 +43,19 @@ class Line:
     - `period`: in samples.
     - `share`: of the variance of the variable.
     - `pieces`: of the record whose phases agree.
+    - `of_clock`: whether the period is that of a known clock, or of an overtone of one.
     """
 
     column: int
     period: float
     share: float
     pieces: int
+    of_clock: bool = False
+
+    def share_of_steps(self, x: Float[np.ndarray, "time"]) -> float:
+        """Return the share that the line has of the variance of the steps of its variable."""
+        of_step = (2 * np.sin(np.pi / self.period)) ** 2
+        return float(self.share * x.var() * of_step / np.diff(x).var())
 
 
 def find_lines(
@@ -65,8 +72,8 @@ def find_lines(
     more than in amplitude, to three standard deviations, and (c) lie in a record whose noise would
     have shifted the phase of an oscillation of the system's own, by about a radian and a half in
     the geometric mean of all variables: without noise such a system keeps time as a clock does.
-    `clocks` are periods, in samples, of known ones (a year, a day): these need not show (c), and
-    three cycles of one are enough where six of any other are needed.
+    `clocks` are periods, in samples, of known ones (a year, a day): these and their overtones need
+    not show (c), and three cycles of one are enough where six of any other are needed.
 
     Last, (d) it must foretell samples beyond what the samples before do, to a chance of 1e-6.
 
@@ -80,7 +87,7 @@ def find_lines(
     x = x - np.stack([straight(column) for column in x.T], axis=1)
     total = (x**2).mean(axis=0)
     found: list[Line] = []
-    known = [clock for clock in clocks if OF_CLOCK <= n / clock <= n / 2]
+    known = [clock for clock in with_overtones(clocks) if OF_CLOCK <= n / clock <= n / 2]
     moving = np.flatnonzero(total > 0)
     for j in moving:
         kept: list[Line] = []
@@ -106,14 +113,25 @@ def find_lines(
 
     def shown(line: Line) -> bool:
         """Return whether the line is a known clock, or noise would have shifted any other phase."""
-        of_clock = any(abs(1 / clock - 1 / line.period) * n < 1 for clock in clocks)
         left = float(total[line.column]) * max(1 - line.share, 0.0)
         # The variance of white noise whose fourth differences have the size found.
         rough = _size(np.diff(x[:, line.column], n=4)) / 70 > ROUGH * left
-        steady = of_clock or wanders or (line.share < MOSTLY and rough)
+        steady = line.of_clock or wanders or (line.share < MOSTLY and rough)
         return bool(steady) and line.period in unforeseen
 
-    return tuple(sorted(filter(shown, found), key=lambda line: -line.share))
+    def told(line: Line) -> Line:
+        """Return the line with whether it is that of a known clock."""
+        near = any(abs(1 / clock - 1 / line.period) * n < 1 for clock in with_overtones(clocks))
+        return dataclasses.replace(line, of_clock=near)
+
+    return tuple(sorted(filter(shown, map(told, found)), key=lambda line: -line.share))
+
+
+def with_overtones(clocks: tuple[float, ...]) -> tuple[float, ...]:
+    """Return periods with those of two and of three cycles in one, which a week of five working
+    days has.
+    """
+    return tuple(clock / k for clock in clocks for k in (1, 2, 3))
 
 
 def _without(x: Float[np.ndarray, "time"], lines: list[Line]) -> Float[np.ndarray, "time"]:

@@ -289,14 +289,17 @@ def set_aside(samples: Samples, kept: Sequence[str] = ()) -> tuple[Samples, tupl
 
 def seasons(samples: Samples) -> tuple[Line, ...]:
     """Return the spectral lines in the longest trajectory of regular samples that hold a clear
-    share of what stronger ones leave of their variable, strongest first.
+    share of what stronger ones leave of their variable or, as lines of known clocks, of its steps;
+    strongest first.
     """
     x = max(samples.values, key=len)
     if not samples.regular or np.isnan(x).mean() > 0.3:
         return ()
+    x, clocks = bridged(x), tuple(clock / samples.dt for clock in _clocks(samples))
     left, kept = np.ones(samples.dim), []
-    for line in find_lines(bridged(x), tuple(clock / samples.dt for clock in _clocks(samples))):
-        if line.share > SEASON * left[line.column]:
+    for line in find_lines(x, clocks):
+        clear = line.share > SEASON * left[line.column]
+        if clear or (line.of_clock and line.share_of_steps(x[:, line.column]) > SEASON):
             kept.append(line)
         left[line.column] = max(left[line.column] - line.share, 0.0)
     return tuple(kept)

@@ -211,7 +211,9 @@ def from_table(table: Table, *, time: bool = True) -> list[Labelled]:
     for rows in table.recordings:
         part = _timed(table.values, table.names, stamps, rows)
         dt = part.dt if own is None else own
-        parts.append(part._replace(dt=dt, mask=tuple(mask[rows] for mask in masks)))
+        unit = part.time_unit or (table.unit if stamps is not None else "")
+        masked = tuple(mask[rows] for mask in masks)
+        parts.append(part._replace(dt=dt, time_unit=unit, mask=masked))
     return parts
 
 

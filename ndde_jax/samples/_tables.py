@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .._checks import shown
-from .._spoken import listed
+from .._spoken import listed, unit_in
 from . import _cells, _dates
 from ._cells import Numbers, check_there, clean_name, is_missing, is_value, listed_names
 from ._clock import is_rising, rank
@@ -35,6 +35,8 @@ COUNTERS = set("index sample record counter count no nr seq packet frame hour".s
 INDEX_NAMES = {"", "rownames", "row.names", "unnamed: 0", "index", "row", "rn", "obs"}
 # Columns of numbers that may count seconds, or thousandths of them, from 1970 on.
 EPOCHS = set("timestamp timestamps time datetime date epoch unix unixtime ts".split())
+# Words in the names of ages, which count years back: before the present, before 2000, thousands.
+BEFORE = set("bp ybp b2k ka kyr".split())
 # Columns of dates: numbers of a few digits in them may be days since a day long ago.
 DAYS = set("date dates datum fecha data datetime datenum day yyyymm month".split())
 # Days before 1970 on which spreadsheets and MATLAB begin to count, and between what they lie today.
@@ -85,6 +87,7 @@ class Table(NamedTuple):
     notices: tuple[str, ...] = ()  # what had to be assumed to read it
     trials: np.ndarray | None = None  # the recording each row belongs to, where there are several
     mask: np.ndarray | None = None  # rows that may be the present of a window, if not all
+    unit: str = ""  # of stamps that are numbers, as the name of their column says
 
     @property
     def recordings(self) -> tuple[np.ndarray, ...]:
@@ -181,7 +184,9 @@ def read_table(path: str | Path, **choices: Any) -> Table:
             said += (f"{len(remarks)} rows that hold remarks and no numbers are left out.",)
         values, stamps, mask = values[rows], stamps[rows], None if mask is None else mask[rows]
     notices = tuple(f"{file}: {text}" for text in said)
-    return Table(values, tuple(numbers), stamps, found.dt, notices, trials, mask)
+    numeric = stamps is not None and stamps.dtype.kind in "iuf" and len(time.columns) == 1
+    unit = unit_in(time.columns[0]) if numeric else ""
+    return Table(values, tuple(numbers), stamps, found.dt, notices, trials, mask, unit)
 
 
 def _suffix(path: Path) -> str:
@@ -403,15 +408,16 @@ class Clocks(NamedTuple):
         if known or _dates.is_time(str(self.frame[first].iloc[0])):
             yield self._of(first)
         for name in names:
-            if words_of(name) & TIME_NAMES and self._rises(name):
+            if words_of(name) & (TIME_NAMES | BEFORE) and self._rises(name):
                 yield self._of(name, name == first and name.lower() in TIME_NAMES)
         for found in self._guessed():
             yield self._of_parts(found, panels=False)
         if index and self._rises(names[0]):
             yield self._of(names[0])
         for name in names[:2] if len(self.frame) >= FEWEST else ():
-            # A straight line without a name, or a counter that begins again in each recording.
-            if UNNAMED.fullmatch(name) and self._rises(name):
+            # A straight line that comes first or has no name, which may begin again in each
+            # recording.
+            if (name == names[0] or UNNAMED.fullmatch(name)) and self._rises(name):
                 steps = np.diff(self.number(name).values)
                 if np.ptp(steps[steps > 0]) < 1e-3 * np.median(steps):
                     yield self._of(name, False)
@@ -424,6 +430,8 @@ class Clocks(NamedTuple):
         dates = self._dates_of(name)
         if dates is None:
             stamps, more = self._numbers(name)
+            if words_of(name) & BEFORE:
+                stamps, more = -stamps, (*more, f"column {name!r} counts back from the present.")
             return Time((name,), stamps, said + more)
         times = self._times([name], dates, self._within_the_day(name))
         found = self._first_orderly(times) or times[0]

@@ -77,7 +77,7 @@ def choose_lags(samples: Checked[Samples]) -> tuple[tuple[int, ...], str]:
         why = ", the time in which correlations fall to 1/e: no delayed influence shows."
     late = time_span(largest * samples.dt, unit=samples.time_unit)
     late = f" ({late})" if samples.time_unit or samples.dt != 1 else ""
-    reason = f"Lags up to {amount(largest, 'sample', 6)}{late}{why}"
+    reason = f"Lags up to {amount(float(largest), 'sample', 6)}{late}{why}"
     if largest < max(MOST, FULL // samples.dim):
         return tuple(range(largest + 1)), reason
     chosen = {0, 1}

@@ -5,6 +5,7 @@ import datetime
 import numpy as np
 import pytest
 
+import ndde_jax as ndde
 from ndde_jax.samples._clock import sampling
 from ndde_jax.samples._tables import read_table
 
@@ -74,6 +75,33 @@ def test_time_is_found_by_its_content(name, tmp_path):
     assert found.names == ("a", "b")
     np.testing.assert_array_equal(found.stamps, [0.5, 1.0, 1.5])
     assert found.notices == (f"x.csv: column {name!r} is taken for the time.",)
+
+
+def test_a_first_column_in_equal_steps_is_the_time(tmp_path):
+    path = tmp_path / "x.csv"
+    path.write_text("\n".join(["beat,rr,p", *(f"{k},{k % 7},{k * k % 11}" for k in range(40))]))
+    found = read_table(path)
+    assert found.names == ("rr", "p") and np.array_equal(found.stamps, range(40))
+
+
+def test_ages_count_back(tmp_path):
+    """What is deepest in the ice came first: read forwards, effects would come before causes."""
+    path, age = tmp_path / "x.csv", np.cumsum(np.random.default_rng(0).uniform(0.5, 1.5, 40))
+    path.write_text("\n".join(["age_kyr_BP,dust,ice", *(f"{t},{t % 7},{t * t}" for t in age)]))
+    found = read_table(path)
+    np.testing.assert_allclose(found.stamps, -age[::-1])
+    np.testing.assert_allclose(found.values[:, 1], age[::-1] ** 2)
+    assert any("counts back from the present" in text for text in found.notices)
+
+
+def test_the_unit_of_numbers_is_that_in_the_name_of_their_column(tmp_path):
+    path, rows = tmp_path / "x.csv", [f"{0.5 * k},{k % 7},{k * k % 11}" for k in range(40)]
+    for name, unit in (("time_h", "h"), ("t [ms]", "ms"), ("time", ""), ("days", "day")):
+        path.write_text("\n".join([f"{name},a,b", *rows]))
+        assert read_table(path).unit == unit
+    samples = ndde.read_samples(path)
+    assert (samples.dt, samples.time_unit) == (0.5, "day")
+    assert ndde.read_samples(path, time_unit="week").time_unit == "week"
 
 
 def test_a_name_like_time_that_does_not_rise_is_a_variable(tmp_path):

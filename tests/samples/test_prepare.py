@@ -67,6 +67,18 @@ def test_a_known_clock_shows_in_a_few_cycles(years):
     assert not any(find_lines(x, (365.25,)) for x in slow)
 
 
+def test_a_week_of_working_days_goes_with_its_overtones():
+    """They hold little of the variance of what varies slowly, and much of that of its steps."""
+    rng, t = np.random.default_rng(3), np.arange(730)
+    slow = lfilter([0.1], [1, -0.98], rng.normal(size=(730, 2)), axis=0)
+    week = 0.3 * np.isin(t % 7, [5, 6])
+    samples = prepared(slow + week[:, None], time_unit="day")
+    assert names(samples) == ["season"]
+    np.testing.assert_allclose(sorted(samples.treatments[0].periods), [7 / 3, 3.5, 7], rtol=1e-3)
+    # Of no known clock only what holds a share of the variance.
+    assert len(prepared(slow + week[:, None]).treatments[0].periods) == 1
+
+
 def test_two_periods_are_both_found():
     x, t = oscillators(n=3000), np.arange(3000)
     both = np.sin(2 * np.pi * t / 24) + np.sin(2 * np.pi * t / 168)
