@@ -140,13 +140,17 @@ def _physical(drift, mask, s: Scaling, history):
 
 
 def model_rates(model: Any, histories: np.ndarray, dtype: Any) -> np.ndarray:
-    """Return the rates of a model at physical histories `[row lag dim]`: `[row dim]`, NumPy; padded
-    to one of a few lengths, since every length compiles anew.
+    """Return the rates of a model at physical histories `[row lag dim]`: `[row dim]`, NumPy."""
+    rates = _all_rates(model, to_jax(padded_rows(histories), dtype))
+    return np.array(rates, np.float64)[: len(histories)]
+
+
+def padded_rows(rows: np.ndarray) -> np.ndarray:
+    """Return rows with the last repeated up to one of a few lengths, since every length compiles
+    anew.
     """
-    n = len(histories)
-    spare = np.repeat(histories[-1:], padded_length(n) - n, axis=0)
-    rates = _all_rates(model, to_jax(np.concatenate([histories, spare]), dtype))
-    return np.array(rates, np.float64)[:n]
+    spare = np.repeat(rows[-1:], padded_length(len(rows)) - len(rows), axis=0)
+    return np.concatenate([rows, spare])
 
 
 @eqx.filter_jit

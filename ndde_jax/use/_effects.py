@@ -17,12 +17,12 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from .._checks import check_whole
-from .._memory import padded_length
 from .._spoken import percent
 from .._types import Checked, to_jax
+from ..models._model import padded_rows
 from ._arguments import edges_of_inputs, folded, inputs_of, kept_lags, variable
 from ._ensemble import Ensemble, histories_of, rates_of
-from ._left_out import Bend, Doubt, find_bend, missed_by_lags, what_is_left
+from ._left_out import Bend, find_bend, missed_by_lags, what_is_left
 
 # Slices of each source of a surface.
 POINTS = 8
@@ -208,12 +208,11 @@ class Surface:
         return plot_surface(self)
 
     def __repr__(self) -> str:
-        empty, cells = int((self.count == 0).sum()), self.count.size
+        share, low, high = (percent(x, 1) for x in (self.share, self.share_low, self.share_high))
         return (
-            f"{said(*self.first)} with {said(*self.second)} on the rate of {self.target}: "
-            f"{percent(self.share, 1)} of its variance ({percent(self.share_low, 1)} to "
-            f"{percent(self.share_high, 1)}); "
-            f"{empty} of {cells} cells hold no data"
+            f"{said(*self.first)} with {said(*self.second)} on the rate of {self.target}: {share} "
+            f"of its variance ({low} to {high}); {int((self.count == 0).sum())} of "
+            f"{self.count.size} cells hold no data"
         )
 
 
@@ -230,10 +229,7 @@ class Interactions:
     table: tuple[tuple, ...]
     effects: Any = dataclasses.field(repr=False)
 
-    columns = (
-        *("first", "first_lag", "second", "second_lag", "target"),
-        *("share", "low", "high"),
-    )
+    columns = ("first", "first_lag", "second", "second_lag", "target", "share", "low", "high")
 
     def rows(self) -> list[tuple]:
         """Return the rows of `to_frame` as tuples."""
@@ -260,11 +256,10 @@ class Interactions:
 
     def __repr__(self) -> str:
         lines = [f"Interactions of {len(self)} pairs: shares of a rate that only both explain"]
-        for first, a, second, b, target, share, low, high in self.table[:SHOWN_PAIRS]:
-            lines.append(
-                f"  {said(first, a)} with {said(second, b)} -> {target}  {percent(share, 1)} "
-                f"({percent(low, 1)} to {percent(high, 1)})"
-            )
+        for first, a, second, b, target, *shares in self.table[:SHOWN_PAIRS]:
+            share, low, high = (percent(x, 1) for x in shares)
+            pair = f"{said(first, a)} with {said(second, b)} -> {target}"
+            lines.append(f"  {pair}  {share} ({low} to {high})")
         if len(self) > SHOWN_PAIRS:
             lines.append(f"  and {len(self) - SHOWN_PAIRS} more")
         return "\n".join(lines)
@@ -346,13 +341,12 @@ class Grid:
         """Return means over the rows of every cell, `[first second ...]` of `[row ...]`; an empty
         cell takes the mean of the nearest that are not, as sums across it need a number.
         """
-        means = slice_means(values, self._flat, self.count.size)
-        at = np.stack(list(np.indices(self.shape)), axis=-1).reshape(-1, 2)
-        full, empty = np.flatnonzero(self.count.ravel()), np.flatnonzero(self.count.ravel() == 0)
-        far = ((at[empty, None] - at[None, full]) ** 2).sum(axis=-1)
+        means = slice_means(values, self._flat, self.count.size).reshape(*self.shape, -1)
+        full, empty = self.count > 0, self.count == 0
+        far = ((np.argwhere(empty)[:, None] - np.argwhere(full)[None]) ** 2).sum(axis=-1)
         nearest = far == far.min(axis=1, keepdims=True)
         means[empty] = nearest @ means[full] / nearest.sum(axis=1, keepdims=True)
-        return means.reshape(*self.shape, -1)
+        return means
 
     def interaction(self, mixed: np.ndarray) -> np.ndarray:
         """Return second-order accumulated local effects at the corners of all cells,
@@ -434,8 +428,6 @@ class Effects:
     share: Float[np.ndarray, "source target lag"]
     found: Any
     ensemble: Ensemble
-    echoes: tuple[Any, ...]
-    doubt: Doubt
     bends: Mapping[tuple[int, int, int], Bend]
     missed: Float[np.ndarray, "source target lag"]
 
@@ -492,9 +484,9 @@ class Effects:
             every = [changes(rates_of(model))[:, j] - own for model in models]
             return accumulated(np.reshape(every, (-1, len(own))).T)
 
-        own, bend, doubt = changes(rates_of(found.model))[:, j], self.bends[i, j, a], self.doubt
+        own, bend, doubt = changes(rates_of(found.model))[:, j], self.bends[i, j, a], found._doubt
         curves = accumulated(by_model(own, changes(ensemble.basis), ensemble, j))
-        y, spread = center_and_spread(curves, apart(self.echoes))
+        y, spread = center_and_spread(curves, apart(found._echoed))
         shift, variance = bend.of(accumulated(changes(bend)))
         line = accumulated(np.subtract(*sliced.ends[::-1])[:, None])[0]
         shift, other = shift + self.missed[i, j, a] * line, apart(doubt.models).sum(axis=0)
@@ -590,7 +582,7 @@ class Effects:
     def total(self) -> Total:
         """The effects along all paths of the graph, on levels."""
         found, dt = self.found, float(self.found.dt)
-        slopes, learned, bias = _slopes(found, self.ensemble, self.echoes)
+        slopes, learned, bias = _slopes(found, self.ensemble)
         shift, variance = _bent_slopes(found, self.ensemble, self.bends)
         # Members have bends of their own.
         draws = np.random.default_rng(0).normal(size=(len(slopes) - 2, *shift.shape))
@@ -649,11 +641,9 @@ class Effects:
         ]
         rows = sorted(self.rows(), key=lambda row: row[0] == row[1])
         for source, target, lag, _, _, slope, low, high, share in rows[:SHOWN]:
-            delay = f"@{lag}" if lag else ""
-            lines.append(
-                f"  {source}{delay} -> {target}  {slope:+.3g} ({low:.3g} to {high:.3g}), in "
-                f"{share:.0%} of resamples"
-            )
+            interval = f"{slope:+.3g} ({low:.3g} to {high:.3g})"
+            edge = f"{said(source, lag)} -> {target}"
+            lines.append(f"  {edge}  {interval}, in {share:.0%} of resamples")
         if len(rows) > SHOWN:
             lines.append(f"  and {len(rows) - SHOWN} more: to_frame()")
         return "\n".join(lines)
@@ -687,23 +677,21 @@ class WithEffects:
         print(found.effects())
         ```
         """
-        ensemble, echoes, doubt = self._given(ensemble), self._echoed, self._doubt
-        graph = np.asarray(self.graph)
-        slopes, own, bias = _slopes(self, ensemble, echoes)
+        ensemble, doubt, graph = self._given(ensemble), self._doubt, np.asarray(self.graph)
+        slopes, own, bias = _slopes(self, ensemble)
         center, spread = center_and_spread(folded(self, slopes), folded(self, bias))
         bends, missed = _bends(self, ensemble), missed_by_lags(self)
         bent, variance = _bent_slopes(self, ensemble, bends)
         other = _differences(doubt.models, histories_of(ensemble), own)
         apart = folded(self, other).sum(axis=0)
         low, high = with_shift(center, spread, bent + missed, variance, apart, doubt.chance)
-        seen = lambda a: np.where(graph, a, np.nan)  # noqa: E731
-        return Effects(
-            graph, seen(center), seen(low), seen(high),
-            seen(ensemble.share), self, ensemble, echoes, doubt, bends, missed,
-        )  # fmt: skip
+        slope, low, high, share = (
+            np.where(graph, a, np.nan) for a in (center, low, high, ensemble.share)
+        )
+        return Effects(graph, slope, low, high, share, self, ensemble, bends, missed)
 
 
-def _slopes(found: Any, ensemble: Ensemble, echoes: tuple[Any, ...]) -> tuple[np.ndarray, ...]:
+def _slopes(found: Any, ensemble: Ensemble) -> tuple[np.ndarray, ...]:
     """Return mean slopes `[model source target lag]` of the model (where it explains the data; else
     of the centre), of the centre of the ensemble and of every member; those of the learned model on
     all targets; and the differences of bootstrap models from them.
@@ -713,13 +701,13 @@ def _slopes(found: Any, ensemble: Ensemble, echoes: tuple[Any, ...]) -> tuple[np
     columns = np.moveaxis(columns, 0, -1)
     every = [by_model(each, columns, ensemble, j) for j, each in enumerate(own)]
     own = to_graph(own)
-    return to_graph(np.moveaxis(every, -1, 0)), own, _differences(echoes, histories, own)
+    return to_graph(np.moveaxis(every, -1, 0)), own, _differences(found._echoed, histories, own)
 
 
 def _bends(found: Any, ensemble: Ensemble) -> dict[tuple[int, int, int], Bend]:
     """Return what each kept edge may bend beyond its curve."""
     left = what_is_left(found, ensemble)
-    edges = [(int(i), int(j), int(a)) for i, j, a in np.argwhere(found.graph)]
+    edges = np.argwhere(found.graph).tolist()
     return {(i, j, a): find_bend(left, j, i, inputs_of(found, i, j, a)) for i, j, a in edges}
 
 
@@ -750,16 +738,13 @@ def _differences(models: tuple[Any, ...], histories: np.ndarray, own: np.ndarray
     `[model source target lag]`.
     """
     slopes = [to_graph(mean_slopes(model, histories)) - own for model in models]
-    return np.stack(slopes) if slopes else np.zeros((0, *own.shape))
+    return np.reshape(slopes, (-1, *own.shape))
 
 
 def mean_slopes(function: Any, histories: np.ndarray) -> Float[np.ndarray, "output lag dim"]:
     """Return mean derivatives, over histories, of a model or of the columns of a basis."""
     dtype = function.dt.dtype if hasattr(function, "dt") else None
-    # One of a few lengths, since every length compiles anew; spare rows are not counted.
-    spare = np.repeat(histories[-1:], padded_length(len(histories)) - len(histories), axis=0)
-    rows = to_jax(np.concatenate([histories, spare]), dtype)
-    slopes = _jacobians(jax.tree.map(to_jax, function), rows)
+    slopes = _jacobians(jax.tree.map(to_jax, function), to_jax(padded_rows(histories), dtype))
     return np.asarray(slopes[: len(histories)].mean(axis=0), np.float64)
 
 
@@ -781,10 +766,8 @@ def _at_delays(
     delays = np.nan_to_num(np.asarray(found.delays)) / float(found.dt)
     late[moved_off] = np.round(parts * delays[moved_off]) / parts
     every = np.unique(late)
-    out = np.zeros((*slopes.shape[:3], len(every)))
-    for k, delay in enumerate(every):
-        out[..., k] = np.sum(np.where(late == delay, slopes, 0), axis=-1)
-    return out, tuple(every.tolist())
+    here = np.where(late[..., None] == every, slopes[..., None], 0)  # [... lag late]
+    return here.sum(axis=-2), tuple(every.tolist())
 
 
 # Not the solver: a linear map of all members at once takes 2 ms for three variables, compiling the
@@ -798,27 +781,23 @@ def _respond(
     parts = max(fine, 1)
     n, dim, small = *slopes.shape[:2], dt / parts
     past = np.round(parts * np.asarray(lags)).astype(int)
-    newest = int(past[-1])
-    buffer = np.zeros((n, dim, newest + 1, dim))  # [member pushed past variable]
-    pushed = np.arange(dim)
-    buffer[:, pushed, -1, pushed] = 1.0
-    rate = lambda b: np.einsum("mstl,mpls->mpt", slopes, b[:, :, newest - past])  # noqa: E731
+    start, pushed = int(past[-1]), np.arange(dim)
+    end = start + parts * steps
+    level = np.zeros((n, dim, end + 1, dim))  # [member pushed time variable]
+    level[:, pushed, start, pushed] = 1.0
+    rate = lambda k: np.einsum("mstl,mpls->mpt", slopes, level[:, :, k - past])  # noqa: E731
 
-    def hold(state):
+    def move(k, change):
+        level[:, :, k + 1] = level[:, :, k] + change
         if held:
-            state[:, pushed, pushed] = 1.0
-        return state
+            level[:, pushed, k + 1, pushed] = 1.0
 
-    out = [buffer[:, :, -1].copy()]
     with np.errstate(over="ignore", invalid="ignore"):
-        for k in range(1, parts * steps + 1):
-            now, slope = buffer[:, :, -1].copy(), rate(buffer)
-            new = hold(now + small * slope)
-            buffer = np.concatenate([buffer[:, :, 1:], new[:, :, None]], axis=2)
+        for k in range(start, end):
+            slope = rate(k)
+            move(k, small * slope)
             if fine:
-                new = hold(now + small / 2 * (slope + rate(buffer)))
-                buffer[:, :, -1] = new
-            if k % parts == 0:
-                out.append(new)
+                move(k, small / 2 * (slope + rate(k + 1)))
     # A member whose mean slopes are unstable has no finite response to average.
-    return np.clip(np.nan_to_num(np.stack(out, axis=1), nan=UNSTABLE), -UNSTABLE, UNSTABLE)
+    response = np.nan_to_num(level[:, :, start::parts].swapaxes(1, 2), nan=UNSTABLE)
+    return np.clip(response, -UNSTABLE, UNSTABLE)
