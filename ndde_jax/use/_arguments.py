@@ -125,9 +125,16 @@ def edges_of_inputs(
         np.array(part)[pair] for part in (found.reads, found.graph, found.delays)
     )
     if beside:
-        reads[..., 1:] |= graph[..., :-1]
-        reads[..., :-1] |= graph[..., 1:]
+        reads |= neighbours(graph)
     return edge_of_reads(reads, graph, delays, candidates)
+
+
+def neighbours(graph: Bool[np.ndarray, "*batch lag"]) -> Bool[np.ndarray, "*batch lag"]:
+    """Return the candidates one lag before and after an edge."""
+    near = np.zeros_like(graph)
+    near[..., 1:] = graph[..., :-1]
+    near[..., :-1] |= graph[..., 1:]
+    return near
 
 
 def inputs_of(found: Any, i: int, j: int, a: int) -> Bool[np.ndarray, " lag"]:

@@ -25,12 +25,12 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, ArrayLike, Bool, Float, Int, PRNGKeyArray
 
-from .._checks import check_whole
 from .._types import to_jax
 from ..models._model import AbstractDelayModel, AbstractWrappedModel, model_rates
 from ..regression import Sums, sums_of
 from ..regression._features import WIDTH, knots_of, spline_terms
 from ..select._splines import FLOOR
+from ._arguments import neighbours
 from ._one_step import Rows, lead, step_rows
 
 RIDGE = 1e-8
@@ -208,11 +208,8 @@ def _families(equations: Equations, basis: Basis, chosen: np.ndarray, halves: An
     and the columns of each family; the last is the constant alone, for halves that can afford no
     other.
     """
-    columns: list[np.ndarray] = []
-    for family in (LINEAR, CURVED, MULTIPLIED):
-        used = used_columns(basis, chosen, family)
-        if not columns or len(used) != len(columns[-1]):
-            columns.append(used)
+    families = (used_columns(basis, chosen, family) for family in (LINEAR, CURVED, MULTIPLIED))
+    columns = list({len(used): used for used in families}.values())  # the same ones only once
     n = equations.n[halves]
     costs = [
         np.where(len(used) < 0.5 * n, equations.criterion(used, halves), np.inf) for used in columns
@@ -397,6 +394,7 @@ def _positive(matrix: np.ndarray) -> np.ndarray:
     return (vectors * np.maximum(values, 1e-6)) @ vectors.T
 
 
+# Halves: the least number that distinguishes shares of .9 and .75 by two standard errors.
 RESAMPLES = 40
 # Candidates per target that a half may choose from.
 SLOTS = 12
@@ -505,45 +503,40 @@ def rates_of(model: Any) -> Callable[[np.ndarray], np.ndarray]:
     return lambda histories: model_rates(model, histories, model.dt.dtype)
 
 
-def make_ensemble(found: Any, *, rng: np.random.Generator, resamples: int = RESAMPLES) -> Ensemble:
+def make_ensemble(found: Any, *, rng: np.random.Generator, resamples: int) -> Ensemble:
     """Select the graph again on random halves of the data, and fit a drift on each, in closed form.
 
     **Arguments:**
 
     - `found`: a discovery.
     - `rng`: draws the halves.
-    - `resamples`: halves, 40 by default: the least number that distinguishes shares of .9 and .75
-        by two standard errors.
+    - `resamples`: number of halves.
 
     **Raises:** `ValueError` for irregular sampling, or fewer than 20 steps.
     """
-    check_whole(resamples, "resamples", least=2)
-    rows, windows, model = step_rows(found), found.windows, found.model
+    rows, scaling = step_rows(found), found.model.scaling
     if len(rows) < 20:
         raise ValueError(
             f"an ensemble needs at least 20 steps between complete samples; there are {len(rows)}."
         )
-    dim = len(found.names)
-    n_rows = min(len(rows), int(np.sum(np.asarray(windows.valid))))
+    n_rows = min(len(rows), int(np.sum(np.asarray(found.windows.valid))))
     halves = draw_halves(count_blocks(n_rows, int(found.lags[-1]) + 2), resamples, rng)
     basis, targets, own = _select_again(found, rows, halves)
-    data = StepData(model, rows, tuple(found.lags), float(found.dt), basis, targets, halves)
     # Nothing is between the samples of a map.
     steps = ("heun", "flow", "map") if found.moves_between_samples else ("map",)
-    fitted = fit_steps(data, steps[0])
-    for step in steps[1:]:
-        other = fit_steps(data, step)
+    fitted, *others = (fit_steps(found, rows, basis, targets, halves, step) for step in steps)
+    for other in others:
         fitted = other if _smaller(other.residual, fitted.residual) else fitted
     graphs = np.zeros((resamples, *np.shape(found.graph)), bool)
     candidate = np.zeros(np.shape(found.graph), bool)
     for j, target in enumerate(targets):
-        lag, source = np.divmod(target.basis.inputs, dim)
+        lag, source = np.divmod(target.basis.inputs, len(found.names))
         graphs[:, source, j, lag] = target.chosen
         candidate[source, j, lag] = True
-    state = (rows.now - np.asarray(model.scaling.center)) / np.asarray(model.scaling.scale)
+    state = (rows.now - np.asarray(scaling.center)) / np.asarray(scaling.scale)
     return Ensemble(
         graphs=graphs,
-        share=np.where(candidate, _with_neighbours(graphs).mean(axis=0), np.nan),
+        share=np.where(candidate, (graphs | neighbours(graphs)).mean(axis=0), np.nan),
         step=fitted.step,
         own=own,
         trust=fitted.trust,
@@ -555,21 +548,13 @@ def make_ensemble(found: Any, *, rng: np.random.Generator, resamples: int = RESA
     )
 
 
-def _with_neighbours(graph: np.ndarray) -> np.ndarray:
-    """Return edges with those one lag before and after, along the last axis."""
-    near = graph.copy()
-    near[..., 1:] |= graph[..., :-1]
-    near[..., :-1] |= graph[..., 1:]
-    return near
-
-
 def _candidates(found: Any, target: int) -> np.ndarray:
     """Return the candidates of one target, flat (lag, source): first the inputs of the model, then
     edges and their neighbours in lag, then others by score.
     """
     reads, edges = found.reads[:, target], found.graph[:, target]  # [source lag]
     allowed = np.asarray(found.windows.prior.allowed)[:, target] | reads | edges
-    near = edges | _with_neighbours(reads)
+    near = edges | reads | neighbours(reads)
     score = np.nan_to_num(np.asarray(found.scores, float)[:, target], nan=-np.inf)
     flat = lambda a: a.T.ravel()  # noqa: E731
     order = np.lexsort((-flat(score), ~flat(near), ~flat(reads)))
@@ -606,7 +591,7 @@ def _select_again(
         for a in (windows.history, windows.increment, windows.weight)
     )
     history = history * np.asarray(s.scale) + np.asarray(s.center)
-    said = model_rates(found.model, history, found.model.dt.dtype) - np.asarray(s.rate_center)
+    said = rates_of(found.model)(history) - np.asarray(s.rate_center)
     left = increment - said / np.asarray(s.rate_scale)
     risk = weight @ left**2 / max(weight.sum(), 1.0)
     slots = [_candidates(found, j) for j in range(windows.dim)]
@@ -655,31 +640,6 @@ USED_UP = 0.6
 
 
 @dataclasses.dataclass(frozen=True)
-class StepData:
-    """The steps of a record, a learned model, and what may be fitted for each target.
-
-    - `basis`: of all targets.
-    - `halves`: bool `[half block]`.
-    """
-
-    model: AbstractDelayModel
-    rows: Rows
-    lags: tuple[int, ...]
-    dt: float
-    basis: Basis
-    targets: list[Target]
-    halves: np.ndarray
-
-    def learned(self, histories: np.ndarray) -> np.ndarray:
-        """Return the rates of the learned model, `[row dim]`."""
-        return model_rates(self.model, histories, self.model.dt.dtype)
-
-    def lead(self, drift: Any, step: str):
-        """Return the quadrature points of each step under a drift, and its mean rate."""
-        return lead(drift, self.rows, self.lags, self.dt, step)
-
-
-@dataclasses.dataclass(frozen=True)
 class Fitted:
     """A fitted one-step map; arrays as in `Ensemble`.
 
@@ -697,9 +657,17 @@ class Fitted:
     freedom: np.ndarray
 
 
-def fit_steps(data: StepData, step: str) -> Fitted:
+def fit_steps(
+    found: Any,
+    rows: Rows,
+    basis: Basis,
+    targets: list[Target],
+    halves: Bool[np.ndarray, "half block"],
+    step: str,
+) -> Fitted:
     """Correct the model so that its step fits, and return by how much halves of the data differ."""
-    targets, rate = data.targets, (data.rows.next - data.rows.now) / data.dt
+    learned, dt = rates_of(found.model), float(found.dt)
+    rate = (rows.next - rows.now) / dt
     own = [np.zeros(len(target.place)) for target in targets]
     for _ in range(ROUNDS):
 
@@ -708,40 +676,47 @@ def fit_steps(data: StepData, step: str) -> Fitted:
                 target.basis(z) @ c if c.any() else np.zeros(len(z))
                 for target, c in zip(targets, own, strict=True)
             ]
-            return data.learned(z) + np.stack(extra, axis=1)
+            return learned(z) + np.stack(extra, axis=1)
 
-        path, _ = data.lead(corrected, step)
-        said, designs = path.mean(data.learned), [path.mean(target.basis) for target in targets]
+        path, _ = lead(corrected, rows, found.lags, dt, step)
+        said, designs = path.mean(learned), [path.mean(target.basis) for target in targets]
         left = rate - said
         own = [_correction(*each) for each in zip(targets, designs, left.T, strict=True)]
-    numbers = np.minimum(count_numbers(data.model), MOST_NUMBERS)
+    numbers = np.minimum(count_numbers(found.model), MOST_NUMBERS)
     trust, freedom = np.zeros((2, len(targets)))
-    center = np.zeros((len(targets), len(data.basis.kind)))
-    spread = np.zeros((len(data.halves), *center.shape))
+    center = np.zeros((len(targets), len(basis.kind)))
+    spread = np.zeros((len(halves), *center.shape))
     for j, (target, design) in enumerate(zip(targets, designs, strict=True)):
         # The regression alone, and how halves of the data differ from it.
-        alone, differ, count = _refitted(data.halves, target, design, rate[:, j], rate[:, j])
+        _, used = best_family(Equations.of(design, rate[:, j]), target.basis, target.kept)
+        alone, differ = _refitted(halves, target, design, rate[:, j], used)
         with_model = np.mean((left[:, j] - design @ own[j]) ** 2)
         regression = np.mean((rate[:, j] - design @ alone) ** 2)
         # Akaike's criterion, which asks for the next step and not for the true form.
         floor = 1e-12 * np.var(rate[:, j])
         gain = len(rate) * np.log((regression + floor) / (with_model + floor))
-        more = numbers[j] + np.sum(own[j] != 0) - count
-        freedom[j], coefficients = count, alone
+        more = numbers[j] + np.sum(own[j] != 0) - len(used)
+        freedom[j], coefficients = len(used), alone
         if np.isfinite(with_model) and gain > 2 * more:
             # The halves are asked what the *model* misses there. A network of more numbers than the
             # regression varies more, as estimates do by their number.
-            trust[j], freedom[j], coefficients = 1.0, max(numbers[j], count), own[j]
-            wider = np.sqrt(max(USED_UP * numbers[j] / max(count, 1), 1))
-            given = (data.halves, target, design, left[:, j], rate[:, j])
-            differ = wider * _refitted(*given, trusted=True)[1]
+            trust[j], freedom[j], coefficients = 1.0, max(numbers[j], len(used)), own[j]
+            wider = np.sqrt(max(USED_UP * numbers[j] / max(len(used), 1), 1))
+            differ = wider * _refitted(halves, target, design, left[:, j], used, trusted=True)[1]
         center[j, target.place], spread[:, j, target.place] = coefficients, differ
     used = np.any(spread != 0, axis=(0, 1)) | np.any(center != 0, axis=0)
-    basis, place = data.basis.part(np.flatnonzero(used))
+    basis, place = basis.part(np.flatnonzero(used))
     center, spread = center[:, place], spread[..., place]
-    led = data.lead(lambda z: data.learned(z) * trust[None] + basis(z) @ center.T, step)[1]
-    residual = data.rows.next - data.rows.now - data.dt * led
+    drift = center_drift(learned, trust, basis, center)
+    residual = rows.next - rows.now - dt * lead(drift, rows, found.lags, dt, step)[1]
     return Fitted(step, basis, trust, center, spread, residual, freedom)
+
+
+def center_drift(
+    learned: Callable, trust: np.ndarray, basis: Basis, center: np.ndarray
+) -> Callable[[np.ndarray], np.ndarray]:
+    """Return the rates of the centre of an ensemble as a function of histories, `[row dim]`."""
+    return lambda histories: learned(histories) * trust[None] + basis(histories) @ center.T
 
 
 def _correction(target: Target, design: np.ndarray, left: np.ndarray) -> np.ndarray:
@@ -757,25 +732,22 @@ def _correction(target: Target, design: np.ndarray, left: np.ndarray) -> np.ndar
 
 
 def _refitted(
-    halves: np.ndarray, target: Target, design, output, rate, *, trusted: bool = False
-) -> tuple[np.ndarray, np.ndarray, int]:
-    """Return coefficients of an output on all data, of the family that suits the rate, differences
-    from them on each half `[half column]`, and their number on all data.
+    halves: np.ndarray, target: Target, design, output, used, *, trusted: bool = False
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return coefficients of an output on all data, for the columns `used`, and differences from
+    them on each half, of the same family, `[half column]`.
 
     With `trusted` the output is what a trusted model leaves of a rate. Then every half uses the
     kept inputs, since leaving one out would say nothing about a model that has it.
     """
-    basis, kept = target.basis, target.kept
-    _, used = best_family(Equations.of(design, rate), basis, kept)
-    family = int(basis.kind[used].max())
-    whole = np.zeros(design.shape[1])
+    family, whole = int(target.basis.kind[used].max()), np.zeros(design.shape[1])
     whole[used] = Equations.of(design, output).solve(used)[0][0]
     spread = np.tile(-whole, (len(halves), 1))
     equations = Equations.of(design, output, halves=halves)
     for h, mask in enumerate(target.chosen):
-        here = used_columns(basis, mask | kept if trusted else mask, family)
+        here = used_columns(target.basis, mask | target.kept if trusted else mask, family)
         spread[h, here] += equations.solve(here, np.array([h]))[0][0]
-    return whole, spread, len(used)
+    return whole, spread
 
 
 def count_numbers(model: Any) -> np.ndarray:

@@ -30,7 +30,7 @@ from ..simulate._solve import solve_sdde
 from ..windows._flat import KnownData
 from ..windows._windows import lagged_windows
 from ._arguments import edges_of_inputs
-from ._ensemble import Basis, Ensemble, histories_of, make_basis, rates_of
+from ._ensemble import Basis, Ensemble, center_drift, histories_of, make_basis, rates_of
 from ._one_step import Quadrature, lead
 
 # ---- bends ----
@@ -79,11 +79,7 @@ class Left:
 def what_is_left(found: Any, ensemble: Ensemble) -> Left:
     """Return what the centre of an ensemble leaves of every step."""
     rows, dt, basis = ensemble.rows, float(found.dt), ensemble.basis
-    rates = rates_of(found.model)
-
-    def drift(z):
-        return rates(z) * ensemble.trust[None] + basis(z) @ ensemble.center.T
-
+    drift = center_drift(rates_of(found.model), ensemble.trust, basis, ensemble.center)
     path, mean = lead(drift, rows, found.lags, dt, ensemble.step)
     rate, constant = (rows.next - rows.now) / dt, np.arange(len(basis.kind)) == 0
     centers = []
@@ -184,9 +180,9 @@ def _roughness(basis: Basis) -> np.ndarray:
     return _held(second.T @ second * apart)
 
 
-def _held(gram: np.ndarray) -> np.ndarray:
+def _held(gram: np.ndarray, share: float = TINY) -> np.ndarray:
     """Return a matrix of inner products that has an inverse in spite of rounding."""
-    return gram + TINY * max(np.trace(gram) / len(gram), 1e-300) * np.eye(len(gram))
+    return gram + share * max(np.trace(gram) / len(gram), 1e-300) * np.eye(len(gram))
 
 
 def _posterior(
@@ -242,26 +238,23 @@ def missed_by_lags(found: Any) -> Float[np.ndarray, "source target lag"]:
     scale = np.asarray(windows.scaling.scale, float)
     rate_scale = np.asarray(windows.scaling.rate_scale, float)
     for target in map(int, np.flatnonzero(between.any(axis=(0, 2)))):
-        lags = [(int(i), int(a)) for i, a in np.argwhere(reads[:, target])]
-        place = {(i, a): int(edge[i, target, a]) for i, a in lags}
-        at_lags = [data.inputs[:, a * data.dim + i] for i, a in lags]
-        late = [(int(i), int(a)) for i, a in np.argwhere(between[:, target])]
-        kept = [(i, a) for i, a in lags if (i, place[i, a]) not in late]
-        at_delays = [record.at(i, float(delays[i, target, a]), target) for i, a in late]
-        at_delays += [data.inputs[:, a * data.dim + i] for i, a in kept]
-        seen = np.isfinite(np.sum(at_delays, axis=0)) & (data.weight > 0)
-        if seen.sum() < fewest_windows(len(lags) + len(late)):
+        source, lag = np.nonzero(reads[:, target])
+        inputs, edges = data.inputs[:, lag * data.dim + source], edge[source, target, lag]
+        late, kept = np.argwhere(between[:, target]), ~between[source, target, edges]
+        read = [record.at(int(i), float(delays[i, target, a]), target) for i, a in late]
+        at_lags = inputs, np.stack([source, edges])
+        at_delays = (
+            np.column_stack([*read, inputs[:, kept]]),
+            np.concatenate([late.T, at_lags[1][:, kept]], axis=1),
+        )
+        seen = np.isfinite(at_delays[0]).all(axis=1) & (data.weight > 0)
+        if seen.sum() < fewest_windows(len(source) + len(late)):
             continue
-        root, rate = np.sqrt(data.weight[seen])[:, None], data.outputs[seen, target]
-
-        def lines(columns, seen=seen, root=root, rate=rate):
-            design = np.stack([np.ones(len(seen)), *columns], axis=1)[seen]
-            return np.linalg.lstsq(root * design, root[:, 0] * rate, rcond=None)[0][1:]
-
-        for (i, a), slope in zip(lags, lines(at_lags), strict=True):
-            shift[i, target, place[i, a]] -= slope
-        for (i, a), slope in zip([*late, *kept], lines(at_delays), strict=True):
-            shift[i, target, a if (i, a) in late else place[i, a]] += slope
+        root, rate = np.sqrt(data.weight[seen]), data.outputs[seen, target]
+        for sign, (columns, of) in ((-1, at_lags), (1, at_delays)):
+            design = root[:, None] * np.column_stack([np.ones(len(root)), columns[seen]])
+            slopes = np.linalg.lstsq(design, root * rate, rcond=None)[0][1:]
+            np.add.at(shift[:, target], tuple(of), sign * slopes)
     return shift * (rate_scale[None] / scale[:, None])[..., None]
 
 
@@ -357,17 +350,9 @@ def _run(found: Any, ensemble: Ensemble, start: Any, n: int, key: Any) -> Any:
     dt, dtype = float(found.dt), found.model.dt.dtype
     # A map moves from sample to sample; nothing is between them.
     fine = FINE if found.moves_between_samples else 1
-    factor = ensemble.noise.factor / np.sqrt(dt)
-    path = solve_sdde(
-        found.model,
-        dt=dt / fine,
-        n_steps=n * fine,
-        history=jnp.asarray(start, dtype),
-        sigma=jnp.asarray(factor, dtype),
-        key=key,
-        save_every=fine,
-    )
-    return path.ys[1:]
+    sigma = jnp.asarray(ensemble.noise.factor / np.sqrt(dt), dtype)
+    given = dict(history=jnp.asarray(start, dtype), sigma=sigma, key=key, save_every=fine)
+    return solve_sdde(found.model, dt=dt / fine, n_steps=n * fine, **given).ys[1:]
 
 
 def _measured(ensemble: Ensemble, k: int, x: np.ndarray) -> np.ndarray:
@@ -433,8 +418,6 @@ def spread_by_echoes(found: Any, ensemble: Ensemble, echoes: tuple[NeuralDDE, ..
         used = (theta[:, j] != 0).any(axis=0) | (ensemble.center[j] != 0)
         if used.any():
             some = features[:, used]
-            gram = some.T @ some
-            gram += RIDGE * np.trace(gram) / len(gram) * np.eye(len(gram))
-            weights = np.linalg.solve(gram, some.T @ bias[:, j])
+            weights = np.linalg.solve(_held(some.T @ some, RIDGE), some.T @ bias[:, j])
             theta[:, j, used] += number[:, None] * weights[None]
     return dataclasses.replace(ensemble, theta=theta)
