@@ -107,16 +107,19 @@ class Problem:
         """A mask of the values that no step leads to."""
         return ~np.isin(self.sample - 1, self.rows)
 
-    def past(self, x: Float[np.ndarray, "sample dim"]) -> Float[np.ndarray, "row offset dim"]:
-        """Return what each step reads."""
-        return x[self.rows[:, None] - np.asarray(self.offsets)[None]]
+    def filled(self, values: Any, taken: Any = True, otherwise: Any = None) -> np.ndarray:
+        """Return all samples, `[sample dim]`, with values where they are `taken`; elsewhere as they
+        are, or `otherwise`.
+        """
+        x = np.array(self.x if otherwise is None else otherwise)
+        x[self.unknown] = np.where(taken, values, x[self.unknown])
+        return x
 
     def at(self, law: Law, values: Float[np.ndarray, "value"]) -> "State":
         """Return what some values leave of all equations."""
-        x = self.x.copy()
-        x[self.unknown] = values
+        x = self.filled(values)
         with np.errstate(over="ignore", invalid="ignore"):
-            said, slopes = law(self.past(x))
+            said, slopes = law(x[_read(self.rows, self.offsets)])
             left = np.einsum("rij,rj->ri", self.white, x[self.rows + 1] - said)
             slopes = np.einsum("rij,rjok->riok", self.white, slopes)
             alone = (values - self.center[self.column]) / self.scale[self.column]
@@ -162,6 +165,11 @@ class Path:
     misfit: np.ndarray
     steps: int
 
+    @property
+    def failed(self) -> Bool[np.ndarray, "group"]:
+        """The stretches through which no path of the system leads."""
+        return ~self.settled | ~(self.misfit < MISFIT)
+
 
 def seen_rows(x, unknown, offsets, part, inside) -> np.ndarray:
     """Return the samples whose step is fully covered by data or unknowns, with an unknown among
@@ -175,9 +183,14 @@ def seen_rows(x, unknown, offsets, part, inside) -> np.ndarray:
     return k[whole & unknown[around].any(axis=(1, 2))]
 
 
+def _read(rows, offsets) -> np.ndarray:
+    """Return the samples that a step reads, `[row offset]`."""
+    return rows[:, None] - np.asarray(offsets)[None]
+
+
 def _around(rows, offsets) -> np.ndarray:
     """Return the samples that a step reads, and the next, `[row offset+1]`."""
-    return np.concatenate([rows[:, None] - np.asarray(offsets)[None], rows[:, None] + 1], axis=1)
+    return _read(rows, (*offsets, -1))
 
 
 def stretches(unknown, part, reach: int) -> np.ndarray:
@@ -248,7 +261,7 @@ def followed(law: Law, problem: Problem, again: Bool[np.ndarray, "group"]) -> np
     for step in range(int((last - first)[again].max(initial=-1)) + 1):
         now = (first + step)[again & (first + step <= last)]
         now = now[np.isin(now - 1, p.rows)]
-        said, _ = law(x[now[:, None] - 1 - np.asarray(p.offsets)[None]])
+        said, _ = law(x[_read(now - 1, p.offsets)])
         near = np.abs(said - p.center[None]) < WILD * p.scale[None]
         x[now] = np.where(p.unknown[now] & near, said, x[now])
     return x
@@ -435,14 +448,13 @@ def impute(
     of an earlier round.
     """
     base = without_estimates(found.samples)
-    start = [_guess(x) for x in found.samples.values]
+    start = np.concatenate([_guess(x) for x in found.samples.values])
     gone = [np.isnan(x) | a for x, a in zip(base.values, base.estimated, strict=True)]
-    lengths = [len(x) for x in start]
-    part = np.repeat(np.arange(len(lengths)), lengths)
+    part = np.repeat(np.arange(len(gone)), [len(x) for x in gone])
     inside = np.concatenate(base.mask) if base.mask else np.ones(len(part), bool)
     unknown, left = _looked_for(gone, inside, part)
     plain = np.concatenate([np.asarray(x, np.float64) for x in base.values])
-    x = np.where(unknown, np.concatenate(start), plain)
+    x = np.where(unknown, start, plain)
     steps = make_steps(found, ensemble, no_change(1, x.shape[1]), [-1], found.lags[-1] + 2)
     offsets = steps.back
     rows = seen_rows(x, unknown, offsets, part, inside)
@@ -452,29 +464,25 @@ def impute(
     problem = Problem(x, unknown, rows, offsets, white, center, scale, part)
     known = np.where(unknown, np.nan, x)
     path = _found(problem, ensemble, law, draws + 1, rng)
-    low, high = np.nanmin(known, axis=0), np.nanmax(known, axis=0)
+    low, high = (side(known, axis=0)[problem.column] for side in (np.nanmin, np.nanmax))
     # What leaves the range of the data by more than its width has diverged.
-    far = (
-        np.abs(path.values - (low + high)[problem.column] / 2) > 1.5 * (high - low)[problem.column]
-    )
-    failed = ~path.settled | ~(path.misfit < MISFIT)
-    failed[path.group[far | ~np.isfinite(path.values)]] = True
-    return _made(base, problem, path, failed, lengths, before, left & np.isnan(plain))
+    near = np.abs(path.values - (low + high) / 2) <= 1.5 * (high - low)
+    failed = path.failed
+    failed[path.group[~near]] = True
+    return _made(base, problem, path, failed, before, left & np.isnan(plain))
 
 
 def missing(samples: Samples) -> bool:
     """Return whether any value was not measured, or was estimated since."""
-    return any(
-        np.isnan(x).any() or a.any() for x, a in zip(samples.values, samples.estimated, strict=True)
-    )
+    return any(mask.any() for mask in (*map(np.isnan, samples.values), *samples.estimated))
 
 
 def without_estimates(samples: Samples) -> Samples:
     """Return the samples as they were before an earlier round of imputation."""
     if not samples.treatments or samples.treatments[-1].name != IMPUTE:
         return samples
-    values = samples.treatments[-1].values
-    return dataclasses.replace(samples, values=values, treatments=samples.treatments[:-1])
+    *others, last = samples.treatments
+    return dataclasses.replace(samples, values=last.values, treatments=tuple(others))
 
 
 def _guess(x: np.ndarray) -> np.ndarray:
@@ -511,19 +519,15 @@ def _found(problem: Problem, ensemble: Ensemble, law, draws: int, rng) -> Path:
     p = problem
     if np.any(ensemble.noise.amplitude[:, 1:] != 0):
         first = most_likely(law, p, draws=0, rng=rng)
-        x = p.x.copy()
-        x[p.unknown] = np.where(first.settled[first.group], first.values, x[p.unknown])
+        x = p.filled(first.values, first.settled[first.group])
         p = dataclasses.replace(p, x=x, white=_white(ensemble, x, p.rows, p.center, p.scale))
     path = most_likely(law, p, draws=draws, rng=rng)
-    failed = ~path.settled | ~(path.misfit < MISFIT)
-    if not failed.any():
+    if not path.failed.any():
         return path
     # Along a straight line a strongly curved path may not be found from either side.
-    x = p.x.copy()
-    x[p.unknown] = np.where(failed[path.group], x[p.unknown], path.values)
-    x = followed(law, dataclasses.replace(p, x=x), failed)
-    other = most_likely(law, dataclasses.replace(p, x=x), draws=draws, rng=rng)
-    return better_of(path, other)
+    p = dataclasses.replace(p, x=p.filled(path.values, ~path.failed[path.group]))
+    p = dataclasses.replace(p, x=followed(law, p, path.failed))
+    return better_of(path, most_likely(law, p, draws=draws, rng=rng))
 
 
 def _law(steps: Steps, past: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -555,25 +559,23 @@ def _linearised(steps: Steps, past: Float[Array, "row offset dim"]) -> tuple[Arr
 # ---- what comes of it ----
 
 
-def _made(base: Samples, p: Problem, path: Path, failed, lengths, before, left) -> Imputed:
+def _made(base: Samples, p: Problem, path: Path, failed, before, left) -> Imputed:
     """Return what comes of a path that holds but for some stretches that `failed`."""
-    ends, bad = np.cumsum(lengths)[:-1], failed[path.group]
+    starts, good = np.searchsorted(p.part, np.arange(len(base.values))), ~failed[path.group]
     plain = np.concatenate([np.asarray(x, np.float64) for x in base.values])
 
     def whole(values, otherwise=plain):
         """Return all values of every recording, others where none was found."""
-        out = otherwise.copy()
-        out[p.unknown] = np.where(bad, out[p.unknown], values)
-        return np.split(out, ends)
+        return np.split(p.filled(values, good, otherwise), starts[1:])
 
     most, drawn = whole(path.values), [whole(d) for d in path.draws]
-    table = _table(p, path, failed, np.concatenate([[0], ends]))
+    table = _table(p, path, failed, starts)
     earlier = p.x if before is None else np.concatenate(before.estimates)
     change = (path.values - earlier[p.unknown]) / p.scale[p.column]
-    change = change[~bad & np.isfinite(change)]
+    change = change[good & np.isfinite(change)]
     moved = float(np.sqrt(np.mean(change**2))) if len(change) else 0.0
-    count, of = int((~bad).sum()), plain.size
-    columns = np.unique(p.column[~bad])
+    count, of = int(good.sum()), plain.size
+    columns = np.unique(p.column[good])
     still = sum(int(np.isnan(x).sum()) for x in most)
     text = (
         f"{count} values that were not measured ({named(base, columns)}) are estimated by the "
@@ -620,7 +622,7 @@ def _table(p: Problem, path: Path, failed, starts) -> tuple:
     for number, misfit in enumerate(path.misfit):
         sample = p.sample[path.group == number]
         part = int(p.part[sample[0]])
-        first, last = (int(sample[i] - starts[part]) for i in (0, -1))
+        first, last = (int(k - starts[part]) for k in sample[[0, -1]])
         rows.append((part, first, last, len(sample), not failed[number], float(misfit)))
     return tuple(rows)
 
