@@ -91,15 +91,10 @@ class Backtest:
         """Return a pandas DataFrame: method, step, variable, crps, coverage."""
         import pandas as pd
 
-        m, s, d = np.indices(self.crps.shape).reshape(3, -1)
-        table = {
-            "method": np.asarray(self.methods)[m],
-            "step": self.steps[s],
-            "variable": np.asarray(self.names)[d],
-            "crps": self.crps.ravel(),
-            "coverage": self.coverage.ravel(),
-        }
-        return pd.DataFrame(table)
+        axes = {"method": self.methods, "step": self.steps, "variable": self.names}
+        index = pd.MultiIndex.from_product(axes.values(), names=axes)
+        columns = {"crps": self.crps.ravel(), "coverage": self.coverage.ravel()}
+        return pd.DataFrame(columns, index).reset_index()
 
     def __repr__(self) -> str:
         data = "data held back" if self.held_out else "the data that were fitted"
@@ -108,11 +103,9 @@ class Backtest:
             "90 % intervals), means over variables",
             "step  " + "".join(f"{method:>20}" for method in self.methods),
         ]
-        for k, step in enumerate(self.steps):
-            cells = [
-                f"{self.crps[m, k].mean():.4f} ({self.coverage[m, k].mean():.2f})"
-                for m in range(len(self.methods))
-            ]
+        means = (each.mean(axis=2).T for each in (self.crps, self.coverage))
+        for step, *pairs in zip(self.steps, *means, strict=True):
+            cells = (f"{crps:.4f} ({share:.2f})" for crps, share in zip(*pairs, strict=True))
             lines.append(f"{step:>4}  " + "".join(f"{cell:>20}" for cell in cells))
         if self.beyond.any():
             familiar = self.inside[0][~self.beyond]
@@ -198,9 +191,8 @@ class WithBacktests:
         scores = [_score(level.outside(paths[:, :, at - 1]), came, scale) for paths in forecasts]
         scores_, inside, energy = (np.stack(part) for part in zip(*scores, strict=True))
         beyond = excess(self, past).max(axis=1) > BEYOND
-        return Backtest(
-            (OWN, *rivals), at, scores_, inside, energy, self.names, beyond, data is not None
-        )  # fmt: skip
+        methods, held_out = (OWN, *rivals), data is not None
+        return Backtest(methods, at, scores_, inside, energy, self.names, beyond, held_out)
 
 
 def _rivals(names: Any) -> tuple[str, ...]:
@@ -310,18 +302,15 @@ class Asked:
 
     def iterated(self, step: Callable, factor: np.ndarray, low: Any, high: Any) -> Paths:
         """Return paths of increments that a step expects, with Gaussian noise, held in bounds."""
-        lags = np.asarray(self.lags)
-        buffer = np.broadcast_to(self.past[None], (self.paths, *self.past.shape)).copy()
-        out = []
-        for _ in range(self.steps):
-            now = buffer[:, :, -1]
-            history = buffer[:, :, buffer.shape[2] - 1 - lags]
+        lags, (n, start, dim) = np.asarray(self.lags), self.past.shape
+        x = np.zeros((self.paths, n, start + self.steps, dim))
+        x[:, :, :start] = self.past
+        for k in range(start, start + self.steps):
+            history, now = x[:, :, k - 1 - lags], x[:, :, k - 1]
             kick = self.rng.normal(size=now.shape) @ factor.T
-            new = now + step(history.reshape(*history.shape[:2], -1)) + kick
-            new = np.clip(new, low, high)
-            buffer = np.concatenate([buffer[:, :, 1:], new[:, :, None]], axis=2)
-            out.append(new)
-        return np.stack(out, axis=2)
+            new = now + step(history.reshape(self.paths, n, -1)) + kick
+            x[:, :, k] = np.clip(new, low, high)
+        return x[:, :, start:]
 
 
 def persistence(asked: Asked) -> Paths:

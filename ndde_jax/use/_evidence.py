@@ -86,10 +86,10 @@ def _read(found: Any, other: Any, dt: Any, t: Any) -> Samples:
 
 def _windows(found: Any, samples: Samples) -> Windows:
     """Return windows with the scheme and lags of the discovery."""
-    if found.windows.scheme == "midpoint":
-        return halfway(read_steps(samples, lags=found.lags, prior=found.windows.prior))
-    scheme = found.windows.scheme
-    return lagged_windows(samples, lags=found.lags, scheme=scheme, prior=found.windows.prior)
+    scheme, alike = found.windows.scheme, dict(lags=found.lags, prior=found.windows.prior)
+    if scheme == "midpoint":
+        return halfway(read_steps(samples, **alike))
+    return lagged_windows(samples, scheme=scheme, **alike)
 
 
 # ---- which stretches of its own record decide an edge ----
@@ -259,14 +259,12 @@ def _losses(windows: Windows, graph: np.ndarray) -> np.ndarray:
 
 
 def _when(found: Any, windows: Windows) -> tuple[np.ndarray, np.ndarray]:
-    """Return trajectory and time of every window; each trajectory has fewer windows than
-    samples.
-    """
-    position, lengths = np.asarray(windows.position), [len(v) for v in found.samples.values]
-    less = (sum(lengths) - len(position)) // len(lengths)
-    trajectory = np.repeat(np.arange(len(lengths)), [n - less for n in lengths])
-    begins = np.cumsum([0, *lengths[:-1]])
-    first = begins - less * np.arange(len(lengths))
+    """Return trajectory and time of every window."""
+    position = np.asarray(windows.position)
+    # Rows of one trajectory follow one another, and begin at the same of its samples.
+    first = np.diff(position, prepend=position[0] - 2) != 1
+    trajectory = np.cumsum(first) - 1
     sample = position - position[first][trajectory] + position[0]
+    begins = np.cumsum([0, *map(len, found.samples.times)])
     times = np.concatenate([np.asarray(times, float) for times in found.samples.times])
     return trajectory, times[begins[trajectory] + sample]

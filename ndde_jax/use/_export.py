@@ -22,12 +22,9 @@ def edge_rows(found: Any) -> list[dict[str, Any]]:
         "delay_low": low_high[..., 0],
         "delay_high": low_high[..., 1],
         "score": found.scores,
-        "sign": effects.sign,
-        "slope": effects.slope,
-        "slope_low": effects.slope_low,
-        "slope_high": effects.slope_high,
-        "share": effects.share,
     }
+    of_effects = ("sign", "slope", "slope_low", "slope_high", "share")
+    known |= {name: getattr(effects, name) for name in of_effects}
     rows = []
     for i, j, a in np.argwhere(effects.graph):
         lag = int(found.lags[a])
@@ -98,20 +95,11 @@ class WithExports:
             "delay_low": bounds[0],
             "delay_high": bounds[1],
         }
-        names, lags = list(self.names), np.asarray(self.lags)
-        return xarray.Dataset(
-            {
-                **{name: (edge, np.array(value)) for name, value in values.items()},
-                "source_score": (("source", "target"), np.array(self.source_scores)),
-            },
-            coords={
-                "source": names,
-                "target": names,
-                "lag": lags,
-                "delay": ("lag", lags * float(self.dt)),
-            },
-            attrs={"dt": float(self.dt), "time_unit": self.time_unit},
-        )
+        names, lags, dt = list(self.names), np.asarray(self.lags), float(self.dt)
+        cubes = {name: (edge, np.array(value)) for name, value in values.items()}
+        ranking = {"source_score": (edge[:2], np.array(self.source_scores))}
+        places = {"source": names, "target": names, "lag": lags, "delay": ("lag", lags * dt)}
+        return xarray.Dataset(cubes | ranking, places, {"dt": dt, "time_unit": self.time_unit})
 
 
 # ---- formulas ----

@@ -104,13 +104,13 @@ def by_time(of: Any, columns: Mapping[str, Any]) -> Any:
     """Return a pandas DataFrame of columns `[horizon dim]`, a row for each time and variable."""
     import pandas as pd
 
-    n, dim = len(of.ts), len(of.names)
-    table: dict[str, Any] = {"time": np.repeat(of.ts, dim)}
+    index = pd.MultiIndex.from_product((of.ts, of.names), names=("time", "variable"))
+    columns = {name: np.ravel(column) for name, column in columns.items()}
+    table = pd.DataFrame(columns, index).reset_index()
     if of.start:
         dates = [written(date) for date in dates_after(of.start, of.ts, of.time_unit)]
-        table["date"] = np.repeat(dates, dim)
-    table["variable"] = list(of.names) * n
-    return pd.DataFrame(table | {name: np.ravel(column) for name, column in columns.items()})
+        table.insert(1, "date", np.repeat(dates, len(of.names)))
+    return table
 
 
 def path_quantile(paths: Any, q: Any) -> Any:
@@ -245,15 +245,13 @@ def divergence_note(diverged: Any) -> tuple[str, ...]:
 class Level:
     """A map between measured values and those that a drift reads, `[... dim]`, in NumPy or JAX.
 
-    - `reading`: logarithms and scores, if any; `kinds`: which, by variable.
+    - `samples`: of the discovery, with logarithms and scores, if any.
     - `offset`: what was taken after them, of the recording, `[dim]`, or with seasons and trends at
         certain times, `[time dim]`.
     """
 
-    reading: Treatment | None
-    kinds: Mapping[str, str]
+    samples: Samples
     offset: Any
-    names: tuple[str, ...]
 
     def at(self, k: Any) -> "Level":
         """Return the level at the k-th of the times, which may be traced."""
@@ -266,20 +264,19 @@ class Level:
 
         **Raises:** `ValueError` for values that have no logarithm.
         """
-        for j, variable_name in enumerate(self.names):
+        for j, variable_name in enumerate(self.samples.names):
             self.check(j, values[..., j], f"{name}, {variable_name}")
-        return transformed(self.reading, values) - self._offset(values, np)
+        return transformed(self.samples.reading, values) - self._offset(values, np)
 
     def outside(self, values: Any) -> Any:
         """Return measured values, from values as the drift reads them."""
         xp = namespace_of((values, self.offset))
-        return restored(self.reading, values + self._offset(values, xp), xp)
+        return restored(self.samples.reading, values + self._offset(values, xp), xp)
 
     def one_inside(self, j: int, values: Any, xp: Any = jnp) -> Any:
         """Return one variable as the drift reads it; nothing is checked."""
-        return one_transformed(self.reading, j, values, xp) - xp.asarray(
-            self.offset[..., j], values.dtype
-        )
+        offset = xp.asarray(self.offset[..., j], values.dtype)
+        return one_transformed(self.samples.reading, j, values, xp) - offset
 
     def series(self, j: int, values: Any, name: str, steps: int) -> Any:
         """Return values of one variable by sample from 0 on as the drift reads them, from a number
@@ -297,9 +294,9 @@ class Level:
 
         **Raises:** `ValueError` for values that have no logarithm.
         """
-        if self.kinds.get(self.names[j]) == "log":
-            remedy = f"{self.names[j]} was read as its logarithm: give values above 0."
-            check_logarithm(values, name, remedy)
+        own = self.samples.names[j]
+        if self.samples.transform.get(own) == "log":
+            check_logarithm(values, name, f"{own} was read as its logarithm: give values above 0.")
 
     def _offset(self, values: Any, xp: Any) -> Any:
         """Return the offset with as many axes as the values."""
@@ -315,7 +312,7 @@ def level_of(found: Any, times: Any = None, *, offset: bool = True) -> Level:
     own = samples.offsets[-1] if offset else samples.level
     if times is not None:
         own = own[None] + sum(t.removed(np.asarray(times), -1) for t in removed_in_time(found))
-    return Level(samples.reading, samples.transform, own, tuple(samples.names))
+    return Level(samples, own)
 
 
 def removed_in_time(found: Any) -> list[Treatment]:

@@ -288,16 +288,9 @@ def simulate(
     - `noise`: of unit covariance.
     """
     delays = np.asarray(steps.back[1:], float) if len(steps.back) > 1 else None
-    ys = solve_sdde(
-        steps,
-        delays=delays,
-        dt=1.0,
-        n_steps=len(noise),
-        history=history,
-        sigma=steps.noise,
-        increments=noise,
-    ).ys
-    return _recorded(steps, history, ys)
+    given = dict(history=history, sigma=steps.noise, increments=noise)
+    path = solve_sdde(steps, delays=delays, dt=1.0, n_steps=len(noise), **given)
+    return _recorded(steps, history, path.ys)
 
 
 @eqx.filter_jit
