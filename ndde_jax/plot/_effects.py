@@ -13,13 +13,14 @@ import numpy as np
 from jaxtyping import ArrayLike, Real, Shaped
 from matplotlib.axes import Axes
 from matplotlib.colors import LinearSegmentedColormap
-from matplotlib.figure import Figure, FigureBase
+from matplotlib.figure import FigureBase
 from matplotlib.ticker import MaxNLocator
 
 from .._checks import check_names, check_real_array, refusal
 from .._spoken import amount, percent
 from .._types import Checked
 from ..samples._dates import dates_after
+from ._graphs import figure_for
 
 _COLOURS = LinearSegmentedColormap.from_list("interaction", ["#0072B2", "#FFFFFF", "#D55E00"])
 # Surfaces on one figure, and the least share of a rate's variance that one of them carries.
@@ -29,11 +30,6 @@ _MOST, _LEAST = 12, 0.01
 def _check(value: Any, name: str, has: str, made_by: str) -> None:
     if not hasattr(value, has) or isinstance(value, type):
         raise refusal(name, f"what {made_by} returns", value)
-
-
-def _figure(fig: FigureBase | None, width: float, height: float) -> FigureBase:
-    """Return the figure to draw on, by default a new one of this size in inches."""
-    return Figure(figsize=(width, height), layout="constrained") if fig is None else fig
 
 
 def plot_surface(surface: Any, *, fig: FigureBase | None = None) -> FigureBase:
@@ -47,7 +43,7 @@ def plot_surface(surface: Any, *, fig: FigureBase | None = None) -> FigureBase:
     Raises ValueError for anything else.
     """
     _check(surface, "surface", "share_low", "found.effects().surface(...)")
-    fig = _figure(fig, 4.4, 3.6)
+    fig = figure_for(fig, 4.4, 3.6)
     _draw(fig, fig.add_subplot(), surface)
     return fig
 
@@ -82,7 +78,7 @@ def _grid(
     """Return a figure with room for so many panels, and how many lie below and beside another."""
     columns = min(4, max(n, 1))
     lines = max(-(-n // columns), 1)
-    return _figure(fig, width * columns, height * lines + 0.4), lines, columns
+    return figure_for(fig, width * columns, height * lines + 0.4), lines, columns
 
 
 def _draw(fig: FigureBase, ax: Axes, surface: Any) -> None:
@@ -175,7 +171,7 @@ def plot_forecast(forecast: Any, *, fig: FigureBase | None = None) -> FigureBase
     """
     _check(forecast, "forecast", "quantile", "found.forecast(...)")
     ends = np.asarray(forecast.quantile(_ENDS))
-    fig = _figure(fig, 8.0, 1.6 * len(forecast.names) + 0.8)
+    fig = figure_for(fig, 8.0, 1.6 * len(forecast.names) + 0.8)
     axes = fig.subplots(len(forecast.names), 1, sharex=True, squeeze=False)[:, 0]
     for i, ax in enumerate(axes):
         _past(ax, forecast, i)
@@ -198,14 +194,12 @@ def plot_intervention(intervention: Any, *, fig: FigureBase | None = None) -> Fi
     """
     _check(intervention, "intervention", "effect", "found.intervene(...)")
     dim = len(intervention.names)
-    fig = _figure(fig, 9.0, 1.8 * dim + 0.6)
+    fig = figure_for(fig, 9.0, 1.8 * dim + 0.6)
     axes = np.asarray(fig.subplots(dim, 2, sharex=True, squeeze=False))
     effect, times = np.asarray(intervention.effect(_ENDS)), _dated(intervention, intervention.ts)
+    both = (intervention.baseline, _OWN, "without"), (intervention.changed, _CHANGED, "with")
     for i, (left, right) in enumerate(axes):
-        for paths, colour, label in (
-            (intervention.baseline, _OWN, "without"),
-            (intervention.changed, _CHANGED, "with"),
-        ):
+        for paths, colour, label in both:
             ends = np.quantile(np.asarray(paths)[:, :, i], _ENDS, axis=0, method="weibull")
             left.fill_between(times, ends[0], ends[4], color=colour, alpha=0.2, lw=0)
             left.plot(times, ends[2], color=colour, linewidth=1.5, label=label)
@@ -279,7 +273,7 @@ def plot_trajectories(
             raise refusal("units", "a sequence of words, one per variable", units)
         if len(units) != x.shape[1]:
             raise ValueError(f"units must be {x.shape[1]}, one per variable; got {len(units)}.")
-    fig = _figure(fig, 8.0, 0.8 + 0.95 * x.shape[1])
+    fig = figure_for(fig, 8.0, 0.8 + 0.95 * x.shape[1])
     axes = fig.subplots(x.shape[1], 1, sharex=True, squeeze=False)[:, 0]
     for j, ax in enumerate(axes):
         ax.plot(t, x[:, j], color="#0072B2", linewidth=0.9)

@@ -313,10 +313,13 @@ def plot_lag_matrix(
     >>> figure = plot_lag_matrix(scores, graph=scores > 0, lags=(0, 1, 2), names=("wind", "sea"))
     """
     given = _checked(scores, graph, lags, names, dt, time_unit)
-    if fig is None:
-        size = _matrix_size(len(names), len(lags), _PAGE)
-        fig = Figure(figsize=size, layout="constrained")
-    return _draw_matrix(fig, given, _PAGE)
+    width, height = _matrix_size(len(names), len(lags), _PAGE)
+    return _draw_matrix(figure_for(fig, width, height), given, _PAGE)
+
+
+def figure_for(fig: FigureBase | None, width: float, height: float) -> FigureBase:
+    """Return the figure to draw on, by default a new one of this size in inches."""
+    return Figure(figsize=(width, height), layout="constrained") if fig is None else fig
 
 
 class _Candidates(NamedTuple):
@@ -333,10 +336,10 @@ class _Candidates(NamedTuple):
 def _draw_matrix(fig: FigureBase, given: _Candidates, page: float) -> FigureBase:
     dim, _, n_lags = given.scores.shape
     norm = PowerNorm(0.5, vmin=0.0, vmax=np.nanmax(given.scores, initial=0.0) or 1.0, clip=True)
-    in_blocks = _in_blocks(dim, n_lags)
-    axes = _draw_blocks(fig, given, norm) if in_blocks else _draw_panels(fig, given, norm, page)
+    in_blocks, (columns, *_) = _in_blocks(dim, n_lags), _panels(dim, n_lags, page)
+    axes = _draw_blocks(fig, given, norm) if in_blocks else _draw_panels(fig, given, norm, columns)
     if n_lags > 1:
-        below = in_blocks or _panel_columns(dim, n_lags, page) == 1
+        below = in_blocks or columns == 1
         write = axes[-1].set_xlabel if below else fig.supxlabel
         write(_lag_label(given.lags, given.dt, given.time_unit, in_blocks), fontsize=10)
     bar = fig.colorbar(ScalarMappable(norm, _SCORES), ax=axes, shrink=0.8, aspect=25, **_BAR)
@@ -477,18 +480,18 @@ def _in_blocks(dim: int, n_lags: int) -> bool:
     return dim > _MANY or (n_lags == 1 and dim > 1)
 
 
-def _panel_columns(dim: int, n_lags: int, page: float) -> int:
+def _panels(dim: int, n_lags: int, page: float) -> tuple[int, float, float]:
     """Return the number of columns that brings the whole picture closest to a page, width by
-    height.
+    height, and width and height of all panels in inches.
     """
     width, height = _cell_size(n_lags)
-
-    def shape(columns: int) -> float:
+    layouts = []
+    for columns in range(1, dim + 1):
         rows = -(-dim // columns)
-        total = columns * (width * n_lags + 0.2), rows * (height * dim + 0.5)
-        return abs(np.log(total[0] / total[1] / page)) + 0.7 * (rows * columns - dim)
-
-    return min(range(1, dim + 1), key=shape)
+        wide, tall = columns * (width * n_lags + 0.2), rows * (height * dim + 0.5)
+        far = abs(np.log(wide / tall / page)) + 0.7 * (rows * columns - dim)
+        layouts.append((far, columns, wide, tall))
+    return min(layouts)[1:]
 
 
 def _cell_size(n_lags: int) -> tuple[float, float]:
@@ -509,10 +512,8 @@ def _matrix_size(dim: int, n_lags: int, page: float) -> tuple[float, float]:
     if _in_blocks(dim, n_lags):
         cell = 0.45 if n_lags == 1 else 0.13
         return min(2.6 + cell * dim * n_lags, _MAX_MATRIX_WIDTH), 1.7 + 0.32 * max(dim, 4)
-    width, height = _cell_size(n_lags)
-    columns = _panel_columns(dim, n_lags, page)
-    rows = -(-dim // columns)
-    return 2.4 + columns * (width * n_lags + 0.2), 0.9 + rows * (height * dim + 0.5)
+    _, wide, tall = _panels(dim, n_lags, page)
+    return 2.4 + wide, 0.9 + tall
 
 
 def _cells(ax, values, kept, norm) -> None:
@@ -523,18 +524,15 @@ def _cells(ax, values, kept, norm) -> None:
     ax.set(xlim=(0, columns), ylim=(rows, 0))
     if kept is not None and kept.any():
         frames = [Rectangle((j + 0.06, i + 0.06), 0.88, 0.88) for i, j in np.argwhere(kept)]
-        width = 2.0 if columns < 60 else 1.2
-        ax.add_collection(
-            PatchCollection(frames, facecolor="none", edgecolor=_KEPT, linewidth=width, zorder=3)
-        )
+        style = dict(facecolor="none", edgecolor=_KEPT, linewidth=2.0 if columns < 60 else 1.2)
+        ax.add_collection(PatchCollection(frames, zorder=3, **style))
     ax.tick_params(length=0)
     ax.spines[:].set(color="#999999", visible=True)
 
 
-def _draw_panels(fig: FigureBase, given: _Candidates, norm: Any, page: float) -> list[Axes]:
+def _draw_panels(fig: FigureBase, given: _Candidates, norm: Any, columns: int) -> list[Axes]:
     scores, graph, lags, names, *_ = given
     dim, n_lags = len(names), len(lags)
-    columns = _panel_columns(dim, n_lags, page)
     width, height = _cell_size(n_lags)
     grid = fig.subplots(-(-dim // columns), columns, sharex=True, sharey=True, squeeze=False)
     axes = list(grid.ravel())
@@ -570,13 +568,9 @@ def _draw_blocks(fig: FigureBase, given: _Candidates, norm: Any) -> list[Axes]:
     ax.set_yticks(np.arange(dim) + 0.5, names)
     ax.set_ylabel("target")
     slanted = max(map(len, names)) * 0.085 > (0.45 if n_lags == 1 else 0.13 * n_lags)
-    ax.secondary_xaxis("top").set_xticks(
-        (np.arange(dim) + 0.5) * n_lags,
-        names,
-        rotation=60 if slanted else 0,
-        ha="left" if slanted else "center",
-        rotation_mode="anchor",
-    )
+    turned = dict(rotation=60, ha="left") if slanted else dict(rotation=0, ha="center")
+    above, middles = ax.secondary_xaxis("top"), (np.arange(dim) + 0.5) * n_lags
+    above.set_xticks(middles, names, rotation_mode="anchor", **turned)
     ax.set_title("source", fontsize=10)
     if n_lags == 1:
         ax.set_aspect("equal")
