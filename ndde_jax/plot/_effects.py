@@ -6,7 +6,7 @@ whose 90 % interval excludes zero, so that colour is not all there is to see. In
 would happen, vermilion what a change makes of it, black what was measured.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -178,7 +178,7 @@ def plot_forecast(forecast: Any, *, fig: FigureBase | None = None) -> FigureBase
         _fan(ax, _dated(forecast, forecast.ts), ends[:, :, i], _OWN, "median, 50 and 90 %")
         ax.set_ylabel(forecast.names[i], fontsize=9)
         ax.tick_params(labelsize=7)
-    _tell_time(axes[-1:], forecast)
+    axes[-1].set_xlabel(_time_label(forecast.time_unit, forecast.start), fontsize=9)
     axes[0].legend(fontsize=7, frameon=False, loc="upper left")
     return fig
 
@@ -211,7 +211,8 @@ def plot_intervention(intervention: Any, *, fig: FigureBase | None = None) -> Fi
     axes[0, 0].set_title("without and with, 90 % intervals", fontsize=9)
     axes[0, 1].set_title("effect, same noise: median, 50 and 90 %", fontsize=9)
     axes[0, 0].legend(fontsize=7, frameon=False, loc="upper left")
-    _tell_time(axes[-1], intervention)
+    for ax in axes[-1]:
+        ax.set_xlabel(_time_label(intervention.time_unit, intervention.start), fontsize=9)
     return fig
 
 
@@ -220,14 +221,9 @@ def _dated(result: Any, times: np.ndarray) -> np.ndarray:
     return dates_after(result.start, times, result.time_unit) if result.start else times
 
 
-def _tell_time(axes: Iterable[Axes], result: Any) -> None:
-    """Label the axis of times, unless dates speak for themselves."""
-    for ax in axes:
-        ax.set_xlabel("" if result.start else _time_label(result.time_unit), fontsize=9)
-
-
-def _time_label(unit: str) -> str:
-    return f"time ({unit})" if unit else "time"
+def _time_label(unit: str, start: str = "") -> str:
+    """Return the label of an axis of times; empty where dates speak for themselves."""
+    return "" if start else f"time ({unit})" if unit else "time"
 
 
 def _past(ax: Axes, forecast: Any, i: int) -> None:

@@ -444,14 +444,8 @@ def plot_discovery(found: Any) -> Figure:
         left, right = fig.subfigures(1, 2, width_ratios=(width, side))  # type: ignore[misc]
     shared = {name: getattr(found, name) for name in needed[2:]}
     _draw_matrix(left, _checked(found.scores, found.graph, **shared), page)
-    plot_process_graph(
-        found.graph,
-        scores=found.scores,
-        delays=getattr(found, "delays", None),
-        confounded=getattr(found, "confounded", None),
-        ax=right.add_subplot(),
-        **shared,
-    )
+    shared |= {name: getattr(found, name, None) for name in ("delays", "confounded")}
+    plot_process_graph(found.graph, scores=found.scores, ax=right.add_subplot(), **shared)
     return fig
 
 

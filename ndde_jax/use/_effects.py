@@ -125,15 +125,19 @@ def center_and_spread(
 
 
 def interval_ends(
-    center: np.ndarray, half: np.ndarray, apart: np.ndarray, chance: float
+    found: np.ndarray, spread: np.ndarray, apart: np.ndarray, chance: float, missed: Any = (0, 0)
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the ends of a 90 % interval that holds for either reading of a record.
+    """Return the ends of a 90 % interval that holds for either reading of a record, and what a
+    drift leaves out as well.
 
-    - `center`, `half`: the middle and half the width of the interval of the reading chosen.
+    - `found`, `spread`: the middle and half the width of the interval of the reading chosen.
     - `apart`: by how much the other differs, which has a probability of `chance`.
+    - `missed`: what the drift leaves out, and its variance. Where it shows, the interval lies to
+        its side of what was found, and ends there.
     """
     from scipy.special import ndtr
 
+    center, half = found + missed[0], np.sqrt(spread**2 + WIDE**2 * missed[1])
     size = np.maximum(half / WIDE, 1e-300)
 
     def end(share):
@@ -146,25 +150,9 @@ def interval_ends(
             low, high = np.where(below, middle, low), np.where(below, high, middle)
         return (low + high) / 2
 
-    if chance == 0:
-        return center - half, center + half
-    return end((1 - LEVEL) / 2), end((1 + LEVEL) / 2)
-
-
-def with_shift(
-    found: np.ndarray,
-    spread: np.ndarray,
-    shift: np.ndarray,
-    variance: np.ndarray,
-    apart: np.ndarray,
-    chance: float,
-) -> tuple[np.ndarray, np.ndarray]:
-    """Return the ends of an interval that holds what a drift leaves out as well: a `shift`, known
-    up to a `variance`. Where that shows, the interval lies to its side of what was found, and ends
-    there.
-    """
-    half = np.sqrt(spread**2 + WIDE**2 * variance)
-    low, high = interval_ends(found + shift, half, apart, chance)
+    low, high = center - half, center + half
+    if chance > 0:
+        low, high = end((1 - LEVEL) / 2), end((1 + LEVEL) / 2)
     return np.minimum(low, found), np.maximum(high, found)
 
 
@@ -490,7 +478,7 @@ class Effects:
         shift, variance = bend.of(accumulated(changes(bend)))
         line = accumulated(np.subtract(*sliced.ends[::-1])[:, None])[0]
         shift, other = shift + self.missed[i, j, a] * line, apart(doubt.models).sum(axis=0)
-        ends = with_shift(y, spread, shift, variance, other, doubt.chance)
+        ends = interval_ends(y, spread, other, doubt.chance, (shift, variance))
         return sliced.edges, y, *ends
 
     def surface(
@@ -684,7 +672,8 @@ class WithEffects:
         bent, variance = _bent_slopes(self, ensemble, bends)
         other = _differences(doubt.models, histories_of(ensemble), own)
         apart = folded(self, other).sum(axis=0)
-        low, high = with_shift(center, spread, bent + missed, variance, apart, doubt.chance)
+        left_out = bent + missed, variance
+        low, high = interval_ends(center, spread, apart, doubt.chance, left_out)
         slope, low, high, share = (
             np.where(graph, a, np.nan) for a in (center, low, high, ensemble.share)
         )

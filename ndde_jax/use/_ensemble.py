@@ -249,20 +249,17 @@ def choose(
         return known[halves]
 
     active = np.arange(len(equations.n))
-    chosen, best = np.tile(start, (len(active), 1)), cost(start, active)
+    chosen = np.tile(start, (len(active), 1))
     for _ in range(MOVES):
-        improved = []
+        improved = [active[:0]]
         for now in np.unique(chosen[active], axis=0):
             halves = active[(chosen[active] == now).all(axis=1)]
-            moves = _moves(now, fixed, swaps)
-            if not moves:
-                continue
-            each = np.stack([cost(move, halves) for move in moves])
-            better = each.min(axis=0) <= best[halves] - 1e-3
+            choices = np.stack([now, *_moves(now, fixed, swaps)])
+            each = np.stack([cost(choice, halves) for choice in choices])
+            better = each.min(axis=0) <= each[0] - 1e-3
             improved.append(halves[better])
-            chosen[halves[better]] = np.stack(moves)[each.argmin(axis=0)[better]]
-            best[halves[better]] = each.min(axis=0)[better]
-        active = np.sort(np.concatenate(improved or [active[:0]]))
+            chosen[halves[better]] = choices[each.argmin(axis=0)[better]]
+        active = np.sort(np.concatenate(improved))
     return chosen
 
 

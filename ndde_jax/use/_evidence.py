@@ -11,7 +11,6 @@ from .._checks import shown
 from .._types import Checked
 from ..fit._loss import window_loss
 from ..fit._prices import EBIC
-from ..models._model import model_rates
 from ..samples._prepare import prepare_samples
 from ..samples._reading import read_alike, read_samples
 from ..samples._samples import Samples
@@ -21,6 +20,7 @@ from ..select._screened import Screened
 from ..select._spline_fit import fit_splines
 from ..windows._windows import Windows, lagged_windows
 from ._arguments import inputs_of, kept_lags, variable
+from ._ensemble import rates_of
 from ._forecast import clock_times, removed_in_time
 
 
@@ -184,7 +184,7 @@ class WithEvidence:
         histories = np.asarray(windows.history, float)
         s = jax.tree.map(lambda a: np.asarray(a, float), windows.scaling)
         physical = histories * s.scale[None, None] + s.center[None, None]
-        says = model_rates(self.model, physical, self.model.dt.dtype)
+        says = rates_of(self.model)(physical)
         rates = np.asarray(windows.increment, float) * s.rate_scale[None] + s.rate_center[None]
         weight = np.asarray(windows.weight, float) * np.asarray(windows.valid)
         mean = weight @ rates / weight.sum()

@@ -8,7 +8,7 @@ four-dimensional variational assimilation; Trémolet, *QJRMS* 132 (2006), 2483).
 
 import dataclasses
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -382,14 +382,11 @@ class Imputed:
         return pd.DataFrame(self.rows(), columns=self.columns)
 
     def __repr__(self) -> str:
-        done, left = (
-            sum(row[4] for row in self.table),
-            np.isnan(np.concatenate(self.samples.values)),
-        )
+        done, left = sum(row[4] for row in self.table), _missing(self.samples.values)
         stretches = "1 stretch" if done == 1 else f"{done} stretches"
         return (
             f"Imputed: {self.count} values of {', '.join(self.samples.names)} estimated in "
-            f"{stretches}, {int(left.sum())} left missing"
+            f"{stretches}, {left} left missing"
         )
 
 
@@ -475,6 +472,11 @@ def impute(
 def missing(samples: Samples) -> bool:
     """Return whether any value was not measured, or was estimated since."""
     return any(mask.any() for mask in (*map(np.isnan, samples.values), *samples.estimated))
+
+
+def _missing(values: Iterable[np.ndarray]) -> int:
+    """Return how many values are missing in all recordings."""
+    return sum(int(np.isnan(x).sum()) for x in values)
 
 
 def without_estimates(samples: Samples) -> Samples:
@@ -576,7 +578,7 @@ def _made(base: Samples, p: Problem, path: Path, failed, before, left) -> Impute
     moved = float(np.sqrt(np.mean(change**2))) if len(change) else 0.0
     count, of = int(good.sum()), plain.size
     columns = np.unique(p.column[good])
-    still = sum(int(np.isnan(x).sum()) for x in most)
+    still = _missing(most)
     text = (
         f"{count} values that were not measured ({named(base, columns)}) are estimated by the "
         f"model, {count / of:.1%} of all"
