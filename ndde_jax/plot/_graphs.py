@@ -57,8 +57,7 @@ def draw_process_graph(
     positions = _circle(len(names))
     radius = _node_radius(len(names))
     font = 10.0 if len(names) <= 8 else 9.0
-    ax.set_aspect("equal")
-    ax.set(xticks=[], yticks=[])
+    ax.set(aspect="equal", xticks=[], yticks=[])
     ax.spines[:].set_visible(False)
     for centre, rim in zip(positions, rims, strict=True):
         ax.add_patch(Circle(centre, radius, facecolor=_NODE, edgecolor=rim, lw=1.5, zorder=3))
@@ -400,11 +399,9 @@ def plot_process_graph(
         unseen = confounded is not None and bool(np.asarray(confounded)[source, target])
         edges.append(Edge(source, target, max(float(strength.max()), 0.0), colour, label, unseen))
     if not few and len(used) > 1:
-        colours = ScalarMappable(norm, _DELAYS)
-        bar = ax.figure.colorbar(colours, ax=ax, shrink=0.4, aspect=20, **_BAR)
-        bar.set_label("smallest lag" if scores is None else "lag of the highest score")
-        bar.locator = MaxNLocator(5, integer=True)
-        bar.update_ticks()
+        label = "smallest lag" if scores is None else "lag of the highest score"
+        shape = dict(shrink=0.4, aspect=20, ticks=MaxNLocator(5, integer=True), **_BAR)
+        ax.figure.colorbar(ScalarMappable(norm, _DELAYS), ax=ax, label=label, **shape)
     omitted = draw_process_graph(ax, edges, names, _SOURCES[:dim] if few else [_INK] * dim)
     said = {
         _said_of_labels(dt, time_unit, few, delays is not None): any(e.label for e in edges),

@@ -58,7 +58,7 @@ class Slices:
     """The slices of a source, with equally many of its values each.
 
     - `edges`: their ends, ascending, `[slice+1]`.
-    - `slot`: the slice of each value, `[row]`; `within`: where in it that lies, from 0 to 1.
+    - `values`: of the source, and the slice of each, `slot`, `[row]`.
     """
 
     def __init__(self, values: np.ndarray, points: int, name: str):
@@ -66,9 +66,8 @@ class Slices:
         self.edges = edges = np.unique(np.quantile(values, np.linspace(0, 1, points + 1)))
         if len(edges) < 3:
             raise ValueError(f"{name} takes too few different values for a curve: {len(edges)}.")
+        self.values = np.clip(values, edges[0], edges[-1])
         self.slot = np.clip(np.searchsorted(edges, values, side="right") - 1, 0, len(self) - 1)
-        low, high = self.ends
-        self.within = np.clip((values - low) / (high - low), 0, 1)
 
     def __len__(self) -> int:
         return len(self.edges) - 1
@@ -349,18 +348,17 @@ class Grid:
 
     def _alone(self, nodes: np.ndarray, axis: int) -> np.ndarray:
         """Return first-order accumulated local effects of a surface along one source."""
-        low, high = (self.at_rows(nodes, {axis: end}) for end in (0.0, 1.0))
+        low, high = (self.at_rows(nodes, {axis: ends}) for ends in self.sides[axis].ends)
         return self.sides[axis].accumulated(high - low)
 
-    def at_rows(self, nodes: np.ndarray, at: Mapping[int, float] = {}) -> np.ndarray:
+    def at_rows(self, nodes: np.ndarray, at: Mapping[int, np.ndarray] = {}) -> np.ndarray:
         """Return a surface interpolated between its corners to the data, `[row ...]`; along some
-        axes `at` this share of their slices instead of where the data lie.
+        axes `at` other values than theirs.
         """
-        s, t = (side.slot for side in self.sides)
-        u, v = (at.get(axis, side.within[:, None]) for axis, side in enumerate(self.sides))
-        low = (1 - v) * nodes[s, t] + v * nodes[s, t + 1]
-        high = (1 - v) * nodes[s + 1, t] + v * nodes[s + 1, t + 1]
-        return (1 - u) * low + u * high
+        from scipy.interpolate import interpn
+
+        points = [at.get(axis, side.values) for axis, side in enumerate(self.sides)]
+        return interpn([side.edges for side in self.sides], nodes, np.stack(points, axis=1))
 
 
 def _cells(nodes: np.ndarray) -> np.ndarray:

@@ -90,6 +90,13 @@ class Problem:
         """The number of stretches."""
         return int(self.group.max(initial=-1)) + 1
 
+    @property
+    def ends(self) -> Int[np.ndarray, "end group"]:
+        """The first and the last sample of every stretch."""
+        numbers = np.arange(self.count)
+        first, after = (np.searchsorted(self.group, numbers, side) for side in ("left", "right"))
+        return self.sample[np.stack([first, after - 1])]
+
     @functools.cached_property
     def read(self) -> Int[np.ndarray, "row around dim"]:
         """The unknown values that each step reads, and that it leads to; −1 for known ones."""
@@ -253,10 +260,7 @@ def followed(law: Law, problem: Problem, again: Bool[np.ndarray, "group"]) -> np
     from the samples before, with measured values put in; not through groups of more than so many
     samples.
     """
-    p, x = problem, problem.x.copy()
-    first, last = np.full(len(again), len(x)), np.zeros(len(again), int)
-    np.minimum.at(first, p.group, p.sample)
-    np.maximum.at(last, p.group, p.sample)
+    p, x, (first, last) = problem, problem.x.copy(), problem.ends
     again = again & (last - first < FOLLOWED)
     for step in range(int((last - first)[again].max(initial=-1)) + 1):
         now = (first + step)[again & (first + step <= last)]
@@ -620,13 +624,9 @@ def _measured(base: Samples, values) -> Samples:
 
 
 def _table(p: Problem, path: Path, failed, starts) -> tuple:
-    rows = []
-    for number, misfit in enumerate(path.misfit):
-        sample = p.sample[path.group == number]
-        part = int(p.part[sample[0]])
-        first, last = (int(k - starts[part]) for k in sample[[0, -1]])
-        rows.append((part, first, last, len(sample), not failed[number], float(misfit)))
-    return tuple(rows)
+    part, count = p.part[p.ends[0]], np.bincount(p.group, minlength=p.count)
+    columns = (part, *(p.ends - starts[part]), count, ~failed, path.misfit)
+    return tuple(zip(*(column.tolist() for column in columns), strict=True))
 
 
 def _notes(table, left) -> tuple[str, ...]:
