@@ -92,7 +92,7 @@ class Backtest:
         import pandas as pd
 
         axes = {"method": self.methods, "step": self.steps, "variable": self.names}
-        index = pd.MultiIndex.from_product(axes.values(), names=axes)
+        index = pd.MultiIndex.from_product(axes.values(), names=list(axes))
         columns = {"crps": self.crps.ravel(), "coverage": self.coverage.ravel()}
         return pd.DataFrame(columns, index).reset_index()
 

@@ -655,12 +655,7 @@ class Fitted:
 
 
 def fit_steps(
-    found: Any,
-    rows: Rows,
-    basis: Basis,
-    targets: list[Target],
-    halves: Bool[np.ndarray, "half block"],
-    step: str,
+    found: Any, rows: Rows, basis: Basis, targets: list[Target], halves: np.ndarray, step: str
 ) -> Fitted:
     """Correct the model so that its step fits, and return by how much halves of the data differ."""
     learned, dt = rates_of(found.model), float(found.dt)

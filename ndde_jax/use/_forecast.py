@@ -468,20 +468,20 @@ def known_inputs(
 
     **Raises:** `ValueError` for variables that others may drive.
     """
-    exogenous, steps = [found.names.index(name) for name in found.inputs], len(change.active) - 1
-    given, after = set(), np.arange(steps + 1) > 0  # the present was measured
+    given, steps = set(), len(change.active) - 1
+    after = np.arange(steps + 1) > 0  # the present was measured
     for name, values in mapping(inputs, "inputs", "known inputs to their future values").items():
         j = variable(name, found, "an input")
-        if j not in exogenous:
-            known = ", ".join(found.names[i] for i in exogenous)
+        if found.names[j] not in found.inputs:
+            known = ", ".join(found.inputs) or "none"
             raise ValueError(
                 f"inputs holds {found.names[j]}, which this discovery lets others drive; its known "
-                f"inputs are {known or 'none'}. Name them in discover(..., inputs=...), or use "
-                "intervene to set a variable."
+                f"inputs are {known}. Name them in discover(..., inputs=...), or use intervene to "
+                "set a variable."
             )
-        given.add(j)
+        given.add(found.names[j])
         change = change.setting(j, after, level.series(j, values, f"the future of {name}", steps))
-    missing = [found.names[j] for j in exogenous if j not in given]
+    missing = [name for name in found.inputs if name not in given]
     if not missing:
         return change, ()
     note = f"of {', '.join(missing)}, which nothing else drives, the future is forecast as well"

@@ -275,7 +275,7 @@ def _together(rules, origin, level, when):
 def _edits(found, cut, scale, delay) -> tuple[Edits | None, list[tuple[int, int, int]]]:
     """Return changed mechanisms, and their edges."""
     cut = [] if cut is None else cut
-    if isinstance(cut, str) or not isinstance(cut, list | tuple):
+    if not isinstance(cut, list | tuple):
         raise refusal("cut", "a list of edges such as [('x', 'y')]", cut)
     if len(cut) in (2, 3) and isinstance(cut[0], str):
         cut = [tuple(cut)]
@@ -285,7 +285,7 @@ def _edits(found, cut, scale, delay) -> tuple[Edits | None, list[tuple[int, int,
         return None, []
     dim = len(found.names)
     at = np.tile(np.asarray(found.lags)[None, :, None], (dim, 1, dim))
-    closed, scaled, factors, touched = np.zeros(at.shape, bool), [], [], []
+    closed, scaled, touched = np.zeros(at.shape, bool), [], []
 
     def inputs(edge, name):
         """Return the inputs of an edge, bool `[target lag source]`."""
@@ -308,9 +308,8 @@ def _edits(found, cut, scale, delay) -> tuple[Edits | None, list[tuple[int, int,
     for edge, factor in scale.items():
         check_real_array(factor, f"the factor of {_said(edge)}", "one number", finite=True)
         scaled.append(inputs(edge, "scale"))
-        factors.append(factor)
     dtype = found.model.dt.dtype
-    factors = jnp.stack([jnp.zeros((), dtype), *(jnp.asarray(f, dtype) for f in factors)])[1:]
+    factors = jnp.stack([jnp.asarray(f, dtype) for f in (0.0, *scale.values())])[1:]
     return Edits(at, closed, np.reshape(scaled, (-1, *at.shape)).astype(bool), factors), touched
 
 
