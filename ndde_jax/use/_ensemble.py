@@ -265,13 +265,10 @@ def choose(
 
 def _moves(chosen: np.ndarray, fixed: np.ndarray, swaps: list) -> list[np.ndarray]:
     """Return all sets one addition, removal or exchange away from some inputs."""
-    moves = [chosen ^ (np.arange(len(chosen)) == i) for i in np.flatnonzero(~fixed)]
-    for i, j in swaps:
-        if chosen[i] != chosen[j] and not (fixed[i] or fixed[j]):
-            move = chosen.copy()
-            move[[i, j]] = ~move[[i, j]]
-            moves.append(move)
-    return moves
+    one = np.eye(len(chosen), dtype=bool)
+    pairs = [(i, j) for i, j in swaps if chosen[i] != chosen[j] and not (fixed[i] or fixed[j])]
+    single = [chosen ^ one[i] for i in np.flatnonzero(~fixed)]
+    return single + [chosen ^ one[i] ^ one[j] for i, j in pairs]
 
 
 # Standard errors from which on something counts as clear.
