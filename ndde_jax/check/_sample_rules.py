@@ -10,7 +10,7 @@ from jaxtyping import Bool, Float
 from .._checks import refusal
 from .._spoken import listed, percent, time_span
 from .._types import Checked
-from ..samples._columns import APART, is_event, trends
+from ..samples._columns import APART, is_event, rests, trends
 from ..samples._gaps import runs
 from ..samples._noise import measurement_error, stretch
 from ..samples._prepare import (
@@ -62,9 +62,6 @@ STUCK, REPEATS = 8, 0.1
 PAUSES = 3
 # Share of changes that come right after another, from which on what repeats itself is at rest.
 RESTING = 0.1
-# Share of samples that are zero, none being below, from which on a variable rests there: a sensor
-# that is cut off at its end is so more seldom.
-RESTS = 0.1
 # Share of samples that repeat the one before, from which on values were held.
 REPEATED = 0.45
 # Samples of a variable in which its sensor is looked at, at least.
@@ -93,11 +90,6 @@ class Sensor:
     def clipped(self) -> float:
         """The share of samples at the end of the range."""
         return tests.clipped(self.x)
-
-    @functools.cached_property
-    def rests(self) -> bool:
-        """Whether it is often exactly zero and never below, as rain, counts or power are."""
-        return bool(self.x.min() == 0 and (self.x == 0).mean() > RESTS)
 
     @functools.cached_property
     def runs(self) -> tuple[int, float]:
@@ -615,7 +607,7 @@ def _finely(evidence: SampleEvidence) -> Iterator[Sensor]:
     coarse nor rest at zero.
     """
     fine = (sensor for sensor in evidence.sensors if not sensor.rounding > 0.02)
-    return (sensor for sensor in fine if not sensor.rests)
+    return (sensor for sensor in fine if not rests(sensor.x))
 
 
 @rule(

@@ -21,6 +21,9 @@ NINES = re.compile(r"-?9{2,}\.?9+")
 HUGE = 1e18
 # Share of samples without an event from which on events are rare.
 RARE = 0.7
+# Share of samples that are zero, none being below, from which on a variable rests there: a sensor
+# that is cut off at its end is so more seldom.
+RESTS = 0.1
 # How far beyond all other values a code must lie, in their range.
 CODE_APART = 1.0
 # Fewest and most blocks of a record that are compared, and how many correlation times one spans.
@@ -81,6 +84,12 @@ def is_event(x: Float[np.ndarray, "time"]) -> bool:
     return 0 < len(counts) <= 2 or bool(counts.max(initial=0) > 0.5 * counts.sum())
 
 
+def rests(x: Float[np.ndarray, "time"]) -> bool:
+    """Return whether a column is often exactly zero and never below, as rain, counts and power."""
+    x = x[np.isfinite(x)]
+    return bool(len(x) and x.min() == 0 and (x == 0).mean() > RESTS)
+
+
 def is_pulse(x: Float[np.ndarray, "time"]) -> bool:
     """Return whether rare events last about one sample, so that they are unknown between
     samples.
@@ -116,7 +125,7 @@ def find_spikes(x: Float[np.ndarray, "time dim"]) -> Bool[np.ndarray, "time dim"
     is typical (the larger of the median distance, over 0.67, and the 90 % quantile over 1.64, as
     for normal distances) and by four times the range of three of the four. A burst of several
     samples, which a system can make, is none; nor is anything in a variable that tells of events,
-    or that jumps from sample to sample anyhow.
+    that rests at zero, or that jumps from sample to sample anyhow.
     """
     found = np.zeros(x.shape, bool)
     if len(x) < FEWEST:
@@ -128,7 +137,7 @@ def find_spikes(x: Float[np.ndarray, "time dim"]) -> Bool[np.ndarray, "time dim"
     with np.errstate(invalid="ignore"):
         for j in range(x.shape[1]):
             there = np.isfinite(distance[:, j]) & np.isfinite(spread[:, j])
-            if there.sum() < FEWEST or is_event(x[:, j]):
+            if there.sum() < FEWEST or is_event(x[:, j]) or rests(x[:, j]):
                 continue
             far = distance[there, j]
             typical = max(np.median(far) / 0.6745, np.quantile(far, 0.9) / 1.645)

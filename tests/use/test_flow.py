@@ -32,6 +32,15 @@ def test_a_cubic_is_read_exactly_wherever_it_begins(place):
         np.testing.assert_allclose(found, (place + s) ** 3 - 4 * (place + s) ** 2 + place + s - 2)
 
 
+@pytest.mark.parametrize("lags", [(0,), (0, 1), (0, 2, 5)])
+def test_a_step_begins_at_the_samples_of_its_lags(lags):
+    x = np.random.default_rng(0).normal(size=(40, 2))
+    rows = step_rows(types.SimpleNamespace(samples=ndde.read_samples(x, dt=1.0), lags=lags))
+    k = np.arange(lags[-1], 39)
+    np.testing.assert_allclose(rows.start, x[k[:, None] - lags], atol=1e-12)
+    np.testing.assert_allclose(rows.now, x[k])
+
+
 def rotating(history):
     """x' = x(t − τ) (x² + x(t − τ)²), which sin t solves."""
     now, late = history[..., 0, :], history[..., 1, :]
