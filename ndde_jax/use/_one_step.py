@@ -57,7 +57,7 @@ def nodes(place: Any, newest: Any, xp: Any, count: int = NODES) -> Any:
     """Return the first of the `count` samples around the interval that begins at a sample; of one,
     which is all that there is without a past, that sample.
     """
-    return xp.clip(place - (count > 1), 0, newest - count + 1)
+    return xp.clip(place - int(count > 1), 0, newest - count + 1)
 
 
 def weights(place: Any, first: Any, s: Any, count: int = NODES) -> list:
