@@ -43,8 +43,8 @@ from ._finding import (
 # of measurement, of rounding.
 HARMFUL = 0.1
 # How clearly a season must be added to what is measured to leave nothing behind; and nats, for each
-# variable, by which it must be part of the state to be a problem. Chance gives up to four, on added
-# seasons of `benchmarks.verdict`, seed 12000; where all is linear nothing is left behind.
+# variable, by which it must be part of the state to be a problem, more than chance gives: seen on
+# added seasons of `benchmarks.verdict`, seed 12000. Where all is linear nothing is left behind.
 ADDED, INSIDE = 0.02, 5.0
 # Share of missing values from which on they weigh.
 MANY_MISSING = 0.2

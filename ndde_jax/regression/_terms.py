@@ -734,7 +734,7 @@ def _find_traced(design: Design, y: Any, allowed: Any, required: Any, step: int)
                 fit = fit_terms(design, y, terms._replace(used=used))
                 return _promising(design, fit, rate), fit.risk
 
-            # One body for both, which takes half as long to compile.
+            # A loop, whose body is compiled once for both.
             both, (whole, alone) = jax.lax.map(beside, jnp.stack([terms.used, terms.used & False]))
             more, others = (jax.tree.map(lambda a, k=k: a[k], both) for k in (0, 1))
             together = _worth_together(rate.n, alone, whole, terms.used.sum())

@@ -139,13 +139,14 @@ def words_of(name: str) -> set[str]:
 
 def month_of(cell: Any) -> float:
     """Return the number of a month given by number, name or season; NaN if it is none."""
-    import pandas as pd
-
     text = without_accents(str(cell))
     if text in _SEASONS:
         return _SEASONS.index(text) + 1.0
     found = _MONTH.fullmatch(text)
-    return float(_MONTHS[found[1]] if found else pd.to_numeric(text, errors="coerce"))
+    try:
+        return float(_MONTHS[found[1]] if found else text)
+    except ValueError:
+        return np.nan
 
 
 def _cut(cell: str) -> tuple[str, re.Match | None]:
@@ -370,7 +371,12 @@ def settled(dates: Dates, zone: str | None = None, rows: Sequence[np.ndarray] = 
     before = rank(dates.stamps, rows)
     if dates.wall is not None:
         return dates._replace(stamps=local) if rank(local, rows) > before else dates
-    for name in _ZONES if before < 3 else ():
+    steps = [np.diff(local[r].astype("M8[s]").astype(int)) for r in rows if len(r) > 2]
+    typical = min(map(np.median, steps), default=0)
+    changes = any((np.abs(step - typical) == 3600).any() for step in steps)
+    if before == 3 or not 0 < typical <= 43200 or not changes:
+        return dates
+    for name in _ZONES:
         said = f"read as local time of {name} or the like, --time-zone says which."
         said = f"clocks change by an hour as daylight saving time has it; {said}"
         with contextlib.suppress(Exception):  # whatever says that they are not of this zone

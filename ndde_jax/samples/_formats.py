@@ -8,6 +8,7 @@ import itertools
 import json
 import struct
 import zlib
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,6 +19,8 @@ import numpy as np
 from .._files import FREE, RATIO, array_shape, check_size, opened, read_array, read_member
 from ._cells import check_there, clean_name, listed_names
 
+TRIAL_NAMES = set("trial series run realization realisation ensemble member".split())
+TRIAL_NAMES |= {"recording", "system"}
 # What a dimension, an index or a column of time is called; and a column of a table, alone or among
 # other words, in a few languages.
 CLOCKS = set("t time times date dates datetime timestamp month year day".split())
@@ -110,7 +113,7 @@ def unpacked(path: Path) -> bytes:
 def unique_names(file: str, names: Sequence[Any]) -> list[str]:
     """Return printable names; raise an error if two columns share one."""
     names = [clean_name(name) for name in names]
-    if twice := [name for k, name in enumerate(names) if name in names[:k]]:
+    if twice := [name for name, count in Counter(names).items() if count > 1]:
         raise ValueError(f"{file} has two columns of the same name, {twice[0]!r}. Rename one.")
     return names
 
@@ -245,7 +248,9 @@ def read_columns(path: Path, options: Options) -> Found:
         else:
             frame = _read_json(path)
     if not isinstance(frame.index, pd.RangeIndex):
-        frame = frame.reset_index()
+        own = frame.index.names
+        names = [name or (f"level_{i}" if i else "time") for i, name in enumerate(own)]
+        frame = frame.reset_index(names=names)
     check_width(path, frame.shape[1], len(frame), options)
     frame.columns = unique_names(path.name, list(frame.columns))
     return Found(frame)
@@ -344,8 +349,9 @@ def read_grid(path: Path, options: Options) -> Found:
             raise ValueError(f"{path.name}[{what!r}] is a single number; expected [time dim].")
         time = min(array.dims, key=lambda d: str(d).lower() not in CLOCKS)
         others = [d for d in array.dims if d != time]
-        trial = [d for d in others if d == options.trial]
-        inner = [d for d in others if d not in trial]
+        series = [d for d in others if str(d).lower() in TRIAL_NAMES - {*options.variables}]
+        trial = [d for d in others if d == options.trial] or series
+        inner = [d for d in others if d not in trial[:1]]
         if len(inner) > 1 and set(inner) != set(options.variables):
             sizes = ", ".join(f"{d} ({array.sizes[d]})" for d in inner)
             remedy = f"--variables {','.join(map(str, inner))}, or which tells recordings apart"
@@ -354,7 +360,7 @@ def read_grid(path: Path, options: Options) -> Found:
                 f"variables, {remedy}, --trial {inner[0]}; averages over regions are fewer and "
                 "clearer variables."
             )
-        array = array.transpose(*trial, time, *inner)
+        array = array.transpose(*trial[:1], time, *inner)
         x = array.to_numpy().reshape(*array.shape[: array.ndim - len(inner)], -1 if inner else 1)
         found = _found(path, x, _labels(array, inner), what, options)
         if time in data.coords:

@@ -44,6 +44,7 @@ class Line:
     - `share`: of the variance of the variable.
     - `pieces`: of the record whose phases agree.
     - `of_clock`: whether the period is that of a known clock, or of an overtone of one.
+    - `share_of_steps`: of the variance of the steps of the variable.
     """
 
     column: int
@@ -51,11 +52,7 @@ class Line:
     share: float
     pieces: int
     of_clock: bool = False
-
-    def share_of_steps(self, x: Float[np.ndarray, "time"]) -> float:
-        """Return the share that the line has of the variance of the steps of its variable."""
-        of_step = (2 * np.sin(np.pi / self.period)) ** 2
-        return float(self.share * x.var() * of_step / np.diff(x).var())
+    share_of_steps: float = 0.0
 
 
 def find_lines(
@@ -120,9 +117,11 @@ def find_lines(
         return bool(steady) and line.period in unforeseen
 
     def told(line: Line) -> Line:
-        """Return the line with whether it is that of a known clock."""
+        """Return the line with whether it is that of a known clock, and its share of steps."""
         near = any(abs(1 / clock - 1 / line.period) * n < 1 for clock in with_overtones(clocks))
-        return dataclasses.replace(line, of_clock=near)
+        variance = line.share * total[line.column] * (2 * np.sin(np.pi / line.period)) ** 2
+        of_steps = float(variance / np.diff(x[:, line.column]).var())
+        return dataclasses.replace(line, of_clock=near, share_of_steps=of_steps)
 
     return tuple(sorted(filter(shown, map(told, found)), key=lambda line: -line.share))
 

@@ -295,11 +295,10 @@ def seasons(samples: Samples) -> tuple[Line, ...]:
     x = max(samples.values, key=len)
     if not samples.regular or np.isnan(x).mean() > 0.3:
         return ()
-    x, clocks = bridged(x), tuple(clock / samples.dt for clock in _clocks(samples))
     left, kept = np.ones(samples.dim), []
-    for line in find_lines(x, clocks):
+    for line in find_lines(bridged(x), tuple(clock / samples.dt for clock in _clocks(samples))):
         clear = line.share > SEASON * left[line.column]
-        if clear or (line.of_clock and line.share_of_steps(x[:, line.column]) > SEASON):
+        if clear or (line.of_clock and line.share_of_steps > SEASON):
             kept.append(line)
         left[line.column] = max(left[line.column] - line.share, 0.0)
     return tuple(kept)

@@ -124,19 +124,24 @@ def center_and_spread(
 
 
 def interval_ends(
-    found: np.ndarray, spread: np.ndarray, apart: np.ndarray, chance: float, missed: Any = (0, 0)
+    found: np.ndarray,
+    spread: np.ndarray,
+    apart: np.ndarray,
+    chance: float,
+    shift: Any = 0.0,
+    variance: Any = 0.0,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the ends of a 90 % interval that holds for either reading of a record, and what a
     drift leaves out as well.
 
     - `found`, `spread`: the middle and half the width of the interval of the reading chosen.
     - `apart`: by how much the other differs, which has a probability of `chance`.
-    - `missed`: what the drift leaves out, and its variance. Where it shows, the interval lies to
-        its side of what was found, and ends there.
+    - `shift`, `variance`: what the drift leaves out, and its variance. Where it shows, the interval
+        lies to its side of what was found, and ends there.
     """
     from scipy.special import ndtr
 
-    center, half = found + missed[0], np.sqrt(spread**2 + WIDE**2 * missed[1])
+    center, half = found + shift, np.sqrt(spread**2 + WIDE**2 * variance)
     size = np.maximum(half / WIDE, 1e-300)
 
     def end(share):
@@ -476,7 +481,7 @@ class Effects:
         shift, variance = bend.of(accumulated(changes(bend)))
         line = accumulated(np.subtract(*sliced.ends[::-1])[:, None])[0]
         shift, other = shift + self.missed[i, j, a] * line, apart(doubt.models).sum(axis=0)
-        ends = interval_ends(y, spread, other, doubt.chance, (shift, variance))
+        ends = interval_ends(y, spread, other, doubt.chance, shift, variance)
         return sliced.edges, y, *ends
 
     def surface(
@@ -670,8 +675,8 @@ class WithEffects:
         bent, variance = _bent_slopes(self, ensemble, bends)
         other = _differences(doubt.models, histories_of(ensemble), own)
         apart = folded(self, other).sum(axis=0)
-        left_out = bent + missed, variance
-        low, high = interval_ends(center, spread, apart, doubt.chance, left_out)
+        shift = bent + missed
+        low, high = interval_ends(center, spread, apart, doubt.chance, shift, variance)
         slope, low, high, share = (
             np.where(graph, a, np.nan) for a in (center, low, high, ensemble.share)
         )

@@ -306,6 +306,9 @@ def test_a_grid_asks_what_its_dimensions_are(tmp_path):
     assert found.names[3] == "lat20 lon0"
     each = read_table(tmp_path / "x.nc", trial="lat")
     np.testing.assert_array_equal(each.values[each.recordings[1]], x[:, 1])
+    data.rename(lat="member").to_netcdf(tmp_path / "m.nc")  # no region, but recordings
+    each = read_table(tmp_path / "m.nc")
+    np.testing.assert_array_equal(each.values[each.recordings[1]], x[:, 1])
     data[:, :1].to_netcdf(tmp_path / "y.nc")  # one latitude is no dimension
     np.testing.assert_array_equal(read_table(tmp_path / "y.nc").values, x[:, 0])
     data.rename("u").to_netcdf(tmp_path / "z.nc", group="deep")
