@@ -14,9 +14,12 @@ from ..samples._trajectories import transposed_hint
 # Candidates, variables × lags, up to which no lag is left out; most lags where some are, and most
 # lags that the search adds to the present.
 FULL, MOST, ADDED = 150, 16, 7
-# Standard errors from which on a correlation at a lag is one, over all lags and pairs, and the
-# least share of a variance it must explain.
-CLEAR, LEAST = 5.0, 0.005
+# Chance of a correlation, over all lags and pairs, where there is none, and the least share of the
+# variance of a step that it must explain.
+CHANCE, LEAST = 1e-3, 0.005
+# Share of a column beside others below which it is the same, but for rounding; and steps for every
+# product of two states that is known of the present.
+RESOLVED, PRODUCT = 1e-6, 20
 # Largest lag looked at, as a share of the record, and in samples.
 SHARE, FURTHEST = 0.1, 400
 # Fewest windows, and samples of the longest recording beyond the largest lag; and variables from
@@ -27,9 +30,10 @@ FEWEST, LONGEST, MANY = 10, 8, 50
 def choose_lags(samples: Checked[Samples]) -> tuple[tuple[int, ...], str]:
     """Return candidate lags for samples, coarse to fine, and the reason in a sentence.
 
-    The next step of every variable is regressed on the present state of all, linearly and by
-    cubes; to this the lag is added at which the state, or its square, explains most of what is
-    left, again and again while that is clear (five standard errors and half a percent). The largest
+    The next step of every variable is regressed on the present state of all, by cubic polynomials;
+    to this the lag is added at which the state, or its square, explains most beside what is there
+    already, again and again while that is clear (a chance of 1e-3 over all lags and pairs, and half
+    a percent of the variance of a step). The largest
     lag found, and a fourth more, is the largest candidate; where none is found, the time in which
     correlations fall to 1/e. Up to sixteen lags, or 150 candidates, are all taken: where one is
     left out, what acts there is split between its neighbours. Otherwise they are sixteen: 0 and 1,
@@ -92,42 +96,77 @@ def choose_lags(samples: Checked[Samples]) -> tuple[tuple[int, ...], str]:
     return tuple(sorted(chosen)), reason + " Between those that were found, the grid is coarse."
 
 
-def _found(x: Float[np.ndarray, "time dim"], furthest: int) -> list[int]:
-    """Return lags that explain the next step beyond the present state, the most telling first."""
+def _found(x: Float[np.ndarray, "time dim"], furthest: int, beside: bool = True) -> list[int]:
+    """Return lags that explain the next step beyond the present state, the most telling first.
+
+    - `beside`: whether what a late state adds beside all that is known counts: a slow one differs
+        little from the present, and in that little lies all that it tells. Smooth samples without
+        noise follow from any few before them, which is interpolation; there the state itself must
+        go with what the present leaves.
+    """
+    from scipy.stats import norm
+
     z = (x - x.mean(axis=0)) / np.maximum(x.std(axis=0), 1e-300)
     steps = np.diff(z[furthest:], axis=0)
     steps = (steps - steps.mean(axis=0)) / np.maximum(steps.std(axis=0), 1e-300)
-    n, rows = len(steps), len(z) - 1
-
-    def at(lag: int) -> Float[np.ndarray, "step dim"]:
-        return z[furthest - lag : rows - lag]
-
-    if n < 4 * z.shape[1] + 20:
+    (n, dim), rows = steps.shape, len(z) - 1
+    if n < 4 * dim + 20:
         return []
-    design = np.concatenate([np.ones((n, 1)), at(0), at(0) ** 3], axis=1)
-    found: list[int] = []
-    for _ in range(ADDED):
-        basis = np.linalg.qr(design)[0]
-        rest = steps - basis @ (basis.T @ steps)
-        left = np.maximum(rest.std(axis=0), 1e-300)
-        best, strongest = 0.0, 0
-        for lag in range(1, furthest + 1):
-            late = at(lag)
-            square = late**2 - 1
-            size = np.maximum(np.sqrt(np.mean(square**2, axis=0)), 1e-12)[:, None]
-            here = max(
-                np.abs(late.T @ rest / left).max(), np.abs(square.T @ rest / left / size).max()
-            )
-            if here > best:
-                best, strongest = float(here), lag
-        explained = (best / n) ** 2 * float((left**2).max())
-        if best < CLEAR * np.sqrt(n) or explained < LEAST or strongest in found:
+
+    def at(lag: int) -> Float[np.ndarray, "step column"]:
+        late = z[furthest - lag : rows - lag]
+        return np.concatenate([late, late**2, late**3], axis=1)
+
+    late = np.concatenate([z[:-1], z[:-1] ** 2], axis=1)
+    more = [np.ones((n, 1)), at(0)]
+    first, second = np.triu_indices(dim, 1)
+    if len(first) <= n // PRODUCT:
+        more.append(z[furthest:-1][:, first] * z[furthest:-1][:, second])
+    own = at_every_lag(late**2, np.ones((n, 1)), furthest)[:, :, 0]
+    least, rest, found = RESOLVED * own, steps, list[int]()
+    basis = np.zeros((n, 0))
+    clear = norm.isf(CHANCE / (2 * own.size * dim)) / np.sqrt(n)
+    while len(found) < ADDED and basis.shape[1] <= n // 4:
+        new = np.concatenate(more, axis=1)
+        size = np.maximum(np.linalg.norm(new, axis=0), 1e-300)
+        for _ in range(2):
+            new = new - basis @ (basis.T @ new)
+        new, triangle = np.linalg.qr(new / size)
+        new = new[:, np.abs(np.diag(triangle)) > np.sqrt(RESOLVED)]
+        basis = np.concatenate([basis, new], axis=1)
+        if beside:
+            own = own - (at_every_lag(late, new, furthest) ** 2).sum(axis=2)
+        rest = rest - new @ (new.T @ rest)
+        left = np.maximum(np.linalg.norm(rest, axis=0), 1e-300)
+        along = at_every_lag(late, rest, furthest)
+        share = (along / left) ** 2 / np.where(own > least, own, np.inf)[:, :, None]
+        told = (share > clear**2) & (share * left**2 > LEAST * n)
+        told[[lag - 1 for lag in found]] = False
+        if not told.any():
             break
-        found.append(strongest)
-        design = np.concatenate([design, at(strongest), at(strongest) ** 3], axis=1)
-        if design.shape[1] > n // 4:
-            break
-    return found
+        strongest = np.where(told, share, 0).max(axis=(1, 2)).argmax() + 1
+        found.append(int(strongest))
+        more = [at(found[-1])]
+    smooth = found and beside and (left**2 < LEAST * n).all()
+    return _found(x, furthest, beside=False) if smooth else found
+
+
+def at_every_lag(
+    late: Float[np.ndarray, "time column"], now: Float[np.ndarray, "step other"], furthest: int
+) -> Float[np.ndarray, "lag column other"]:
+    """Return the inner products of columns at the lags 1 to `furthest` with others, whose first
+    step is `furthest` samples after the first time.
+    """
+    from scipy.fft import irfft, next_fast_len, rfft
+
+    size = next_fast_len(4 * furthest, real=True)
+    length = size - furthest
+    total = np.zeros((size // 2 + 1, late.shape[1], now.shape[1]), complex)
+    for start in range(0, len(now), length):
+        before, after = late[start : start + size], now[start : start + length]
+        along = rfft(before, size, axis=0)[:, :, None]
+        total += along @ rfft(after, size, axis=0).conj()[:, None, :]
+    return irfft(total, size, axis=0)[furthest - 1 :: -1][:furthest]
 
 
 def check_decidable(samples: Samples, lags: tuple[int, ...]) -> None:

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import ndde_jax as ndde
+from ndde_jax.windows._choose_lags import at_every_lag
 
 
 def delayed(lag, n=2000, seed=0):
@@ -38,6 +39,38 @@ def test_without_delay_correlations_decide():
     lags, reason = ndde.windows.choose_lags(ndde.read_samples(x, dt=1.0))
     assert lags == tuple(range(6))  # 0.8 to the fifth is the first below 1/e
     assert "no delayed influence" in reason
+
+
+def test_a_slow_source_tells_by_the_little_that_it_differs_from_the_present():
+    # A temperature that follows a set point, and a melt that follows it ten samples late: of the
+    # levels alone, none but that of the set point goes with what the present leaves.
+    rng, n = np.random.default_rng(3), 3000
+    point = np.repeat(rng.choice([60.0, 65.0, 70.0], size=n // 75), 75)
+    warm, melt = np.full(n, 65.0), np.full(n, 10.0)
+    for k in range(20, n - 1):
+        warm[k + 1] = warm[k] + 0.08 * (point[k - 4] - warm[k]) + 0.15 * rng.normal()
+        melt[k + 1] = 0.8 * melt[k] + 0.2 * (10 - 0.25 * (warm[k - 12] - 65)) + 0.05 * rng.normal()
+    samples = ndde.read_samples(np.stack([point, warm, melt], axis=1), dt=10.0)
+    lags, _ = ndde.windows.choose_lags(samples)
+    assert {4, 12} <= set(lags)
+
+
+def test_a_path_without_noise_or_delay_gets_no_late_lags():
+    step, x = 0.01, np.zeros((4000, 3))
+    x[0] = 1.0, 2.0, 20.0
+    for k in range(3999):
+        u, v, w = x[k]
+        x[k + 1] = x[k] + step * np.array([10 * (v - u), u * (28 - w) - v, u * v - 8 / 3 * w])
+    lags, reason = ndde.windows.choose_lags(ndde.read_samples(x[500:], dt=step))
+    assert "no delayed influence" in reason and max(lags) <= 15
+
+
+@pytest.mark.parametrize("rows", [150, 20], ids=["several pieces", "fewer than a piece"])
+def test_inner_products_at_every_lag_are_those_of_shifted_columns(rows):
+    rng, furthest = np.random.default_rng(0), 9
+    late, now = rng.normal(size=(rows, 3)), rng.normal(size=(rows - furthest, 2))
+    brute = [late[furthest - lag : rows - lag].T @ now for lag in range(1, furthest + 1)]
+    np.testing.assert_allclose(at_every_lag(late, now, furthest), brute, atol=1e-12)
 
 
 def test_what_is_too_short_gets_the_present():
