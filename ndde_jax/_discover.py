@@ -39,7 +39,7 @@ from .samples._dates import elapsed
 from .samples._holds import held_inputs
 from .samples._lag_times import has_unit, lags_in_samples
 from .samples._noise import said_of_errors
-from .samples._prepare import STEPS, held_columns, prepare_samples, set_aside
+from .samples._prepare import STEPS, held_columns, prepare_samples, set_aside, with_schedules
 from .samples._reading import read_alike, read_samples
 from .samples._samples import Samples, said_of_mask
 from .samples._trajectories import read_lags
@@ -56,7 +56,15 @@ from .select._whole import Whole
 from .use._impute import IMPUTE, Imputed, impute, missing
 from .use._one_step import check_regular
 from .windows._choose_lags import check_decidable, choose_lags
-from .windows._prior import PriorKnowledge, check_prior, inputs_of, prior_of_inputs, with_inputs
+from .windows._prior import (
+    PriorKnowledge,
+    check_prior,
+    inputs_of,
+    prior_of_inputs,
+    prior_of_schedules,
+    schedules_of,
+    with_inputs,
+)
 from .windows._stencils import WIDEST_STENCIL
 from .windows._windows import Windows
 
@@ -190,7 +198,10 @@ def discover(
     check_decidable(samples, lags)
     for inputs in (given, held):
         prior = prior_of_inputs(prior, samples.names, inputs, len(lags))
+    schedules = schedules_of(samples) if treat else {}
+    prior = prior_of_schedules(prior, schedules, samples.dim, lags)
     samples = with_own_rhythm(samples, steps, lags=lags, prior=prior, inputs=known)
+    samples = with_schedules(samples, schedules)
     if recipe.impute:
         check_regular(samples)
     whole = None

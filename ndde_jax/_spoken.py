@@ -55,14 +55,21 @@ def listed(names: Iterable[Any], most: int = 4, separator: str = ", ") -> str:
 
 # Seconds, or months, of a unit.
 SECONDS = {
-    "ms": 1e-3, "s": 1.0, "sec": 1.0, "second": 1.0, "min": 60.0, "minute": 60.0, "h": 3600.0,
-    "hr": 3600.0, "hour": 3600.0, "d": 86400.0, "day": 86400.0, "w": 604800.0, "wk": 604800.0,
-    "week": 604800.0,
+    "ps": 1e-12, "ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "sec": 1.0,
+    "second": 1.0, "min": 60.0, "minute": 60.0, "h": 3600.0, "hr": 3600.0, "hour": 3600.0,
+    "d": 86400.0, "day": 86400.0, "w": 604800.0, "wk": 604800.0, "week": 604800.0,
 }  # fmt: skip
-MONTHS = {"mo": 1.0, "month": 1.0, "y": 12.0, "yr": 12.0, "a": 12.0, "year": 12.0}
+MONTHS = {
+    "mo": 1.0, "month": 1.0, "y": 12.0, "yr": 12.0, "a": 12.0, "year": 12.0, "ka": 12e3,
+    "kyr": 12e3,
+}  # fmt: skip
 # Units in which a time is told that is below 1 of its own, or above so many of a larger one, in
 # seconds.
-TOLD, MANY = (("day", 86400.0), ("h", 3600.0), ("min", 60.0), ("s", 1.0), ("ms", 1e-3)), 3.0
+TOLD = (
+    ("day", 86400.0), ("h", 3600.0), ("min", 60.0), ("s", 1.0), ("ms", 1e-3), ("µs", 1e-6),
+    ("ns", 1e-9), ("ps", 1e-12),
+)  # fmt: skip
+MANY = 3.0
 
 
 def unit_ratio(unit: str, own: str) -> float | None:
@@ -77,8 +84,10 @@ def unit_ratio(unit: str, own: str) -> float | None:
     return None
 
 
-# Words that stand for time in the name of a column, beside which its unit may stand.
-TIME = set("t time times elapsed clock timestamp zeit temps tiempo tempo tijd".split())
+# Words that stand for time in the name of a column, beside which its unit may stand, and those that
+# say from when it counts back.
+TIME = set("t time times elapsed clock timestamp age zeit temps tiempo tempo tijd".split())
+AGO = set("bp ago".split())
 
 
 def unit_in(name: str) -> str:
@@ -86,23 +95,28 @@ def unit_in(name: str) -> str:
 
     >>> unit_in("time_h"), unit_in("t [ms]"), unit_in("Elapsed time (min)"), unit_in("days")
     ('h', 'ms', 'min', 'day')
+    >>> unit_in("t (µs)"), unit_in("age_ka_BP"), unit_in("kyr BP")
+    ('µs', 'ka', 'kyr')
     >>> unit_in("time"), unit_in("depth_m"), unit_in("s")
     ('', '', '')
     """
-    words = re.findall("[a-z]+", name.lower())
+    every = re.findall(r"[^\W\d_]+", name.lower().replace("\u03bc", "µ"))
+    words = [word for word in every if word not in AGO]
     unit = words[-1] if words else ""
     unit = unit.removesuffix("s") if unit.removesuffix("s") in {*SECONDS, *MONTHS} else unit
-    spelt_out = len(words) == 1 and len(unit) > 2
+    spelt_out = len(words) == 1 and (len(unit) > 2 or len(every) > 1)
     if not (spelt_out or TIME & set(words[:-1])) or unit not in {*SECONDS, *MONTHS}:
         return ""
     return unit
 
 
-def time_span(value: float, low: float = np.nan, high: float = np.nan, *, unit: str) -> str:
+def time_span(
+    value: float, low: float = np.nan, high: float = np.nan, *, unit: str, digits: int = 3
+) -> str:
     """Return a time with its unit and the interval it lies in, in a unit in which it is neither
     below 1 nor long.
 
-    Digits are those that the interval leaves; without one, three.
+    Digits are those that the interval leaves; without one, `digits`.
 
     >>> time_span(0.5811, unit="h"), time_span(3.4321, 2.94, 3.81, unit="h")
     ('34.9 min', '3.4 h (2.9 to 3.8)')
@@ -120,7 +134,7 @@ def time_span(value: float, low: float = np.nan, high: float = np.nan, *, unit: 
         scale = own / size
         value, low, high = value * scale, low * scale, high * scale
     if not low < high:
-        return amount(value, unit)
+        return amount(value, unit, digits)
     digits = max(0, math.ceil(-math.log10(high - low)), int(abs(value) < 10))
     said = [f"{number:.{digits}f}" for number in (value, low, high)]
     if digits:

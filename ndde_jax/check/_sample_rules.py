@@ -23,7 +23,7 @@ from ..samples._prepare import (
     seasons,
 )
 from ..samples._samples import Samples
-from ..samples._treatments import HELD, Treatment, terms
+from ..samples._treatments import HELD, SCHEDULE, Treatment, terms
 from . import _data_tests as tests
 from ._finding import (
     NOTE,
@@ -297,6 +297,10 @@ TREATED = {
         "rhythm",
         "Nothing, unless it is a clock from outside: prepare_samples removes it.",
     ),
+    SCHEDULE: (
+        "season",
+        "Nothing, if it is one; treat=False searches for what drives it.",
+    ),
     "trend": ("trend", "Give what causes it as a variable; treat=False keeps the trend."),
     "impute": ("missing values", "Compare with the graph without them, recipe Recipe(impute=0)."),
     "gaps": (
@@ -304,6 +308,10 @@ TREATED = {
         "Fill them with what is known of the system; treat=False drops the rows instead.",
     ),
 }
+
+
+# Treatments that leave nothing behind, whatever their size.
+HARMLESS = ("rows", "spikes", "rhythm", "codes", SCHEDULE)
 
 
 def _dealt_with(treatment: str, evidence: SampleEvidence) -> Iterator[Hit]:
@@ -331,7 +339,13 @@ def _left_behind(samples: Samples, treatment: Treatment) -> str:
         return RESERVATION if treatment.size > MANY_MISSING else NOTE
     if treatment.name == HELD:
         return RESERVATION
-    if treatment.size <= HARMFUL or treatment.name in ("rows", "spikes", "rhythm", "codes"):
+    if treatment.size <= HARMFUL or treatment.name in (
+        "rows",
+        "spikes",
+        "rhythm",
+        "codes",
+        SCHEDULE,
+    ):
         return NOTE
     if treatment.name == "clock":
         low, high = SampleEvidence(dataclasses.replace(samples, times=treatment.times)).intervals

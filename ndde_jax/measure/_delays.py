@@ -205,7 +205,16 @@ def delays_of(samples: Samples, screened: Screened, measured: Measured) -> Delay
     ends = np.stack([np.maximum(own - half, 0), own + half], axis=-1)
     there = np.isfinite(own)
     found = np.where(there, dt * own, delays), np.where(there[..., None], dt * ends, intervals)
+    found = up_to(dt * (windows.lags[-1] + 1), found)
     return with_lags_not_excluded(screened, measured.graph, found)
+
+
+def up_to(latest: float, found: Delays) -> Delays:
+    """Return delays with intervals that end at the latest one that was looked at: where the data
+    hardly ask for a delay its curvature says nothing about those far away.
+    """
+    delays, intervals = found
+    return delays, np.minimum(intervals, np.fmax(delays, latest)[..., None])
 
 
 def with_lags_not_excluded(

@@ -280,3 +280,22 @@ def best_step(values: Float[np.ndarray, "time"]) -> tuple[int, Float[np.ndarray,
     best = int(np.argmax(gain))
     place = int(places[best])
     return place, np.where(np.arange(n) < place, left[best], right[best])
+
+
+def period_of(x: Float[np.ndarray, "time"]) -> int | None:
+    """Return after how many samples a variable repeats itself, to rounding, as a schedule does;
+    None where it does not, or for fewer than three periods.
+    """
+    from scipy.fft import irfft, rfft
+
+    n, most = len(x), len(x) // 3
+    if most < 2 or not np.ptp(x) > 0:
+        return None
+    z, periods = (x - x.mean()) / x.std(), np.arange(1, most + 1)
+    along = irfft(np.abs(rfft(z, 2 * n)) ** 2, 2 * n)[periods]
+    square = np.cumsum(z**2)
+    # The sums of the squares of differences: what both parts hold, less twice what they share.
+    apart = square[n - 1 - periods] + square[-1] - square[periods - 1] - 2 * along
+    near = periods[apart < 1e-6 * n][:4].tolist()
+    same = (p for p in near if np.allclose(z[p:], z[:-p], rtol=0, atol=1e-9))
+    return next(same, None)

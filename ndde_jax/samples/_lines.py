@@ -11,6 +11,10 @@ from ._treatments import terms
 # Cycles that a record must hold before one can say that a phase keeps time: of any period, and of a
 # known clock, whose period need not be looked for.
 FEWEST_CYCLES, OF_CLOCK = 6, 3
+# Cycles per record by which a line may differ from a known clock and be that: the frequency of one
+# that is barely found is certain to an eighth of a cycle. The moon's day of 23.93 hours is another
+# clock than the sun's after eighty days.
+SAME_CLOCK = 0.4
 # Most pieces of a record whose phases are compared.
 PIECES = 32
 # Candidates looked at per variable: the highest peaks over what is around.
@@ -118,7 +122,8 @@ def find_lines(
 
     def told(line: Line) -> Line:
         """Return the line with whether it is that of a known clock, and its share of steps."""
-        near = any(abs(1 / clock - 1 / line.period) * n < 1 for clock in with_overtones(clocks))
+        cycles = (abs(1 / clock - 1 / line.period) * n for clock in with_overtones(clocks))
+        near = any(difference < SAME_CLOCK for difference in cycles)
         variance = line.share * total[line.column] * (2 * np.sin(np.pi / line.period)) ** 2
         of_steps = float(variance / np.diff(x[:, line.column]).var())
         return dataclasses.replace(line, of_clock=near, share_of_steps=of_steps)

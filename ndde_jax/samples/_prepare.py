@@ -3,23 +3,23 @@ it.
 """
 
 import dataclasses
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from jaxtyping import Float
 
 from .._checks import refusal
-from .._spoken import amount, listed, times as said_as_times
+from .._spoken import amount, listed, time_span, times as said_as_times, unit_ratio
 from .._types import Checked
 from . import _treatments
 from ._clock import find_grid
 from ._columns import APART, codes_of, find_spikes, is_clock as counts, is_event, trends
 from ._gaps import around_a_grid, bridged, fill_gaps, interpolated, with_rows
 from ._holds import held_inputs
-from ._lines import Line, find_lines
+from ._lines import SAME_CLOCK, Line, find_lines, with_overtones
 from ._samples import Samples, named, treated
-from ._treatments import HELD, OFFSETS, TRANSFORM
+from ._treatments import HELD, OFFSETS, SCHEDULE, TRANSFORM
 
 STEPS = ("codes", "held", "spikes", "clock", "gaps", "level", "season", "trend")
 # Those, and what no test calls for: it has to be asked for.
@@ -40,11 +40,8 @@ SPARSE = 0.4
 SEASON = 0.03
 # Share from which on a variable is itself a clock: it is a known input, and nothing is removed.
 CLOCK = 0.98
-# Known clocks by the unit of time that `dt` counts, in that unit.
-CLOCKS = {
-    "month": (12.0,), "week": (365.2425 / 7,), "day": (365.2425, 7.0),
-    "hour": (24.0, 168.0, 24 * 365.2425), "minute": (1440.0,), "second": (86400.0,),
-}  # fmt: skip
+# Known clocks: so many of a unit.
+CLOCKS = ("day", 1.0), ("week", 1.0), ("day", 365.2425), ("month", 12.0)
 
 
 def prepare_samples(
@@ -171,6 +168,23 @@ def _held(samples: Samples, known) -> Samples:
 def held_columns(samples: Samples) -> tuple[int, ...]:
     """Return the numbers of inputs that were found to be held."""
     return tuple(j for one in samples.treatments if one.name == HELD for j in one.columns)
+
+
+def with_schedules(samples: Samples, periods: Mapping[int, int]) -> Samples:
+    """Return the samples with a record of which variables repeat themselves, and after how many
+    samples.
+    """
+    if not periods:
+        return samples
+    each = {time_span(p * samples.dt, unit=samples.time_unit): None for p in periods.values()}
+    one = len(periods) == 1
+    text = (
+        f"{named(samples, periods)} {'repeats itself' if one else 'repeat themselves'} every "
+        f"{listed(each)}: {'a schedule' if one else 'schedules'}, which nothing else drives. A "
+        "link from there stands for all that keeps the same time."
+    )
+    size = max(periods.values())
+    return treated(samples, SCHEDULE, text, size, periods, {"values": samples.values})
 
 
 def _without_spikes(samples: Samples, known) -> Samples:
@@ -313,7 +327,9 @@ def is_clock(samples: Samples, lines: Sequence[Line]) -> bool:
 
 
 def _clocks(samples: Samples) -> tuple[float, ...]:
-    return CLOCKS.get(samples.time_unit.rstrip("s"), ())
+    """Return the periods of known clocks, in the unit of time of samples."""
+    ratios = ((count, unit_ratio(name, samples.time_unit)) for name, count in CLOCKS)
+    return tuple(count * ratio for count, ratio in ratios if ratio)
 
 
 def _without_season(samples: Samples, known) -> Samples:
@@ -332,7 +348,7 @@ def _without_season(samples: Samples, known) -> Samples:
         coefficients.append(found)
         values.append(x - design @ found)
     best = max(lines, key=lambda line: line.share)
-    said = listed(amount(period, samples.time_unit, 4) for period in periods)
+    said = listed(time_span(period, unit=samples.time_unit, digits=4) for period in periods)
     held = f"held {best.share:.0%} of the variance of {samples.names[best.column]}"
     if len(periods) == 1:
         text = f"A season of {said} was removed from all variables; it {held}."
@@ -357,7 +373,8 @@ def _periods(lines: Sequence[Line], samples: Samples) -> tuple[float, ...]:
     for group in groups:
         share = np.array([line.share for line in group])
         frequency = float(share @ np.array([1 / line.period for line in group]) / share.sum())
-        known = (c for c in _clocks(samples) if abs(samples.dt / c - frequency) * longest < 1)
+        clocks = with_overtones(_clocks(samples))
+        known = (c for c in clocks if abs(samples.dt / c - frequency) * longest < SAME_CLOCK)
         periods.append(float(next(known, samples.dt / frequency)))
     return tuple(periods)
 

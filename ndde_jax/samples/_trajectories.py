@@ -2,6 +2,7 @@
 
 import itertools
 import operator
+import os
 from collections.abc import Sequence
 from types import ModuleType
 from typing import Any, NamedTuple
@@ -111,6 +112,12 @@ def recordings_of(x: Any) -> list[Any]:
 
 def _as_array(x: Any) -> Any:
     """Return an array of real numbers, not yet converted."""
+    if isinstance(x, (str, os.PathLike)):
+        raise ValueError(
+            f"x must hold real numbers; got the name {str(x)!r}. Read a file first, as with "
+            "pandas.read_csv(name, index_col=0, parse_dates=True); the command line reads it as it "
+            "is, ndde-jax discover."
+        )
     if isinstance(x, np.ma.MaskedArray):
         x = x.astype(float).filled(np.nan)  # type: ignore[attr-defined]
     try:

@@ -18,6 +18,8 @@ from .._spoken import listed
 OFFSETS = "offsets"
 # Inputs that were found to be held between the ticks of a clock.
 HELD = "held"
+# Variables that repeat themselves.
+SCHEDULE = "schedule"
 # Fields of samples that a treatment keeps as they were before.
 BEFORE = ("values", "times", "dt", "regular")
 TRANSFORM = "transform"

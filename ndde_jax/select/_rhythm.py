@@ -10,11 +10,11 @@ import dataclasses
 
 import numpy as np
 
-from .._spoken import amount
+from .._spoken import time_span
 from ..regression._terms import FLOOR
 from ..samples._prepare import prepare_samples
 from ..samples._samples import Samples
-from ..windows._prior import PriorKnowledge
+from ..windows._prior import PriorKnowledge, inputs_of
 from ._midpoint import choose_windows
 
 # By how much the logarithm of what is left of the rates, with what the graph and the season cost,
@@ -48,7 +48,9 @@ def with_own_rhythm(
     )
     if not gain > CLEARLY:
         return samples
-    periods = " and ".join(amount(period, samples.time_unit, 4) for period in season.periods)
+    periods = " and ".join(
+        time_span(period, unit=samples.time_unit, digits=4) for period in season.periods
+    )
     rhythm = dataclasses.replace(
         season,
         name="rhythm",
@@ -66,7 +68,7 @@ def with_own_rhythm(
 def left_of_rates(samples: Samples, n_more: int, *, lags, prior) -> float:
     """Return the logarithm of the residual variance of the rates under the best graph of splines,
     in their units, with the cost of its edges and of `n_more` numbers per variable; a mean over
-    variables.
+    variables that others may drive.
     """
     screened, _ = choose_windows(samples, lags=lags, scheme="auto", prior=prior)
     windows, found = screened.windows, screened.found
@@ -74,4 +76,7 @@ def left_of_rates(samples: Samples, n_more: int, *, lags, prior) -> float:
     edges = np.asarray(found.graph).sum(axis=(0, 2))
     cost = edges * (np.log(n) + 2 * np.log(windows.dim * windows.n_lags)) + n_more * np.log(n)
     unit = 2 * np.log(np.asarray(windows.scaling.rate_scale, float))
-    return float(np.mean(np.log(np.asarray(found.risk) + FLOOR) + unit + cost / n))
+    each = np.log(np.asarray(found.risk) + FLOOR) + unit + cost / n
+    inputs = () if prior is None else inputs_of(prior, samples.names)
+    driven = ~np.isin(np.asarray(samples.names), inputs)
+    return float(np.mean(each[driven] if driven.any() else each))

@@ -6,7 +6,7 @@ from jaxtyping import Float
 from .._checks import refusal
 from .._spoken import amount, time_span
 from .._types import Checked
-from ..samples._columns import correlation_time
+from ..samples._columns import correlation_time, period_of
 from ..samples._gaps import bridged
 from ..samples._samples import Samples
 from ..samples._trajectories import transposed_hint
@@ -17,6 +17,9 @@ FULL, MOST, ADDED = 150, 16, 7
 # Chance of a correlation, over all lags and pairs, where there is none, and the least share of the
 # variance of a step that it must explain.
 CHANCE, LEAST = 1e-3, 0.005
+# Lags up to which what tells of the next step may be inertia, or the error of a measurement, rather
+# than a delay.
+INERTIA = 2
 # Share of a column beside others below which it is the same, but for rounding; and steps for every
 # product of two states that is known of the present.
 RESOLVED, PRODUCT = 1e-6, 20
@@ -30,14 +33,14 @@ FEWEST, LONGEST, MANY = 10, 8, 50
 def choose_lags(samples: Checked[Samples]) -> tuple[tuple[int, ...], str]:
     """Return candidate lags for samples, coarse to fine, and the reason in a sentence.
 
-    The next step of every variable is regressed on the present state of all, by cubic polynomials;
-    to this the lag is added at which the state, or its square, explains most beside what is there
-    already, again and again while that is clear (a chance of 1e-3 over all lags and pairs, and half
-    a percent of the variance of a step). The largest
-    lag found, and a fourth more, is the largest candidate; where none is found, the time in which
+    The next step of every variable is regressed on the present state of all, by cubic
+    polynomials; to this the lag is added at which the state, or its square, explains most
+    beside what is there already, again and again while that is clear (a chance of 1e-3 over all
+    lags and pairs, and half a percent of the variance of a step). The largest lag found, and a
+    fourth more, is the largest candidate; where none above two is found, the time in which
     correlations fall to 1/e. Up to sixteen lags, or 150 candidates, are all taken: where one is
-    left out, what acts there is split between its neighbours. Otherwise they are sixteen: 0 and 1,
-    those found and their neighbours, and an even grid over the rest.
+    left out, what acts there is split between its neighbours. Otherwise they are sixteen: 0 and
+    1, those found and their neighbours, and an even grid over the rest.
 
     **Arguments:**
 
@@ -67,18 +70,24 @@ def choose_lags(samples: Checked[Samples]) -> tuple[tuple[int, ...], str]:
             if samples.regular
             else "the clock is irregular."
         )
-    shown = _found(x, furthest)
-    if shown:
-        last = max(shown)
-        largest = min(max(int(np.ceil(1.25 * last)) + 1, 2), furthest)
+    # The later lags of a schedule are its first ones again, and its own past tells all of it.
+    schedules = np.array([period_of(column) is not None for column in x.T])
+    shown = _found(x if schedules.all() else x[:, ~schedules], furthest)
+    last = max(shown, default=0)
+    largest = int(np.ceil(1.25 * last)) + 1 if shown else 0
+    if last > INERTIA:
         why = (
             f": {last} is the largest that tells more of the next step than the others do; a "
             "fourth more is taken."
         )
     else:
         memory = max(correlation_time(column, len(x) // 2) or 1 for column in x.T)
-        largest = min(memory, furthest, MOST - 1)
-        why = ", the time in which correlations fall to 1/e: no delayed influence shows."
+        largest = max(largest, min(memory, MOST - 1))
+        why = (
+            ", the time in which correlations fall to 1/e: no delayed influence beyond "
+            f"{INERTIA} samples shows."
+        )
+    largest = min(largest, furthest)
     late = time_span(largest * samples.dt, unit=samples.time_unit)
     late = f" ({late})" if samples.time_unit or samples.dt != 1 else ""
     reason = f"Lags up to {amount(float(largest), 'sample', 6)}{late}{why}"

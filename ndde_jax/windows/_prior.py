@@ -19,6 +19,8 @@ from .._checks import (
     shown,
 )
 from .._types import Checked, Graph, to_jax
+from ..samples._columns import period_of
+from ..samples._gaps import bridged
 from ..samples._samples import Samples
 from ..samples._trajectories import read_lags
 
@@ -292,6 +294,31 @@ def prior_of_inputs(
         i, j, _ = clash[0]
         raise ValueError(f"the prior requires {names[i]} -> {names[j]}, which is an input.")
     return PriorKnowledge(to_jax(allowed), prior.required)
+
+
+def schedules_of(samples: Samples) -> dict[int, int]:
+    """Return the numbers of variables that repeat themselves beside others that do not, with the
+    samples after which each does.
+    """
+    x = bridged(max(samples.values, key=len))
+    periods = [period_of(column) for column in x.T]
+    # Variables that all repeat themselves are an oscillation of their own.
+    return {j: period for j, period in enumerate(periods) if period and None in periods}
+
+
+def prior_of_schedules(
+    prior: PriorKnowledge | None, schedules: Mapping[int, int], dim: int, lags: tuple[int, ...]
+) -> PriorKnowledge | None:
+    """Return the prior in which nothing but itself drives a schedule, which drives others at lags
+    below its period only: later ones are copies. What a prior requires stays.
+    """
+    for j, period in schedules.items():
+        prior = read_prior(prior, dim, len(lags))
+        allowed, others = np.array(prior.allowed), np.arange(dim) != j
+        allowed[others, j] = False
+        allowed[j] &= ~others[:, None] | (np.asarray(lags) < period)[None]
+        prior = PriorKnowledge(to_jax(allowed | np.asarray(prior.required)), prior.required)
+    return prior
 
 
 def inputs_of(prior: PriorKnowledge, names: tuple[str, ...]) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 import ndde_jax as ndde
-from ndde_jax.measure._delays import profile_delays, with_lags_not_excluded
+from ndde_jax.measure._delays import profile_delays, up_to, with_lags_not_excluded
 from ndde_jax.select._between import student_quantile
 from ndde_jax.select._screened import Screened
 
@@ -85,6 +85,16 @@ def test_a_delay_that_stays_at_its_lag_may_be_at_others_that_the_data_do_not_exc
     near = np.stack([run - 0.5, run + 0.5], axis=-1)
     _, ends = with_lags_not_excluded(Screened(windows), graph, (run, near))
     assert (ends[0, 1, :4, 0] <= 0).all() and (ends[0, 1, :4, 1] >= 1.5).all()
+
+
+def test_an_interval_ends_where_no_later_delay_was_looked_at():
+    """A delay that hardly matters has an endless curvature: "(0 to 286197 minutes)"."""
+    delays = np.array([[[np.nan, 1.0], [7.0, 2.0]]])
+    ends = np.array([[[[np.nan, np.nan], [0.0, 286197.0]], [[6.0, 8.0], [1.9, 2.1]]]])
+    same, intervals = up_to(5.0, (delays, ends))
+    np.testing.assert_array_equal(same, delays)
+    np.testing.assert_array_equal(intervals[0, 0], [[np.nan, np.nan], [0.0, 5.0]])
+    np.testing.assert_array_equal(intervals[0, 1], [[6.0, 7.0], [1.9, 2.1]])
 
 
 def test_no_delayed_edge_gives_no_estimate():

@@ -97,6 +97,24 @@ def test_tides_are_told_apart():
     assert (samples.values[0] - surge).std(axis=0).max() < 0.1 * surge.std()
 
 
+def test_the_day_of_the_moon_is_another_clock_than_that_of_the_sun():
+    rng, t = np.random.default_rng(1), np.arange(4800)
+    surge = lfilter([0.05], [1, -0.95], rng.normal(size=(4800, 2)), axis=0)
+    for unit, scale in (("hour", 1.0), ("h", 1.0), ("min", 60.0)):
+        tide = 0.3 * np.cos(2 * np.pi * t / 23.9345) + 0.5 * np.cos(2 * np.pi * t / 12)
+        samples = prepared(surge + tide[:, None], dt=scale, time_unit=unit)
+        lunar, solar = sorted(samples.treatments[0].periods)[::-1]
+        assert solar == 12.0 * scale  # the clock itself
+        np.testing.assert_allclose(lunar / scale, 23.9345, rtol=3e-4)
+
+
+def test_seasons_are_told_in_a_unit_that_fits():
+    rng, t = np.random.default_rng(1), np.arange(2000)
+    wave = np.cos(2 * np.pi * t / 144)
+    x = lfilter([0.3], [1, -0.7], rng.normal(size=(2000, 2)), axis=0) + wave[:, None]
+    assert "season of 12 h was" in prepared(x, dt=5.0, time_unit="minute").treatments[0].text
+
+
 def test_a_column_that_is_the_clock_is_left_alone():
     t = np.arange(1200)
     clock = np.sin(2 * np.pi * t / 12)

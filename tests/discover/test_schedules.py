@@ -1,0 +1,76 @@
+"""Variables that repeat themselves: weekends, hours of light, set points of a day."""
+
+import jax
+import numpy as np
+import pytest
+
+import ndde_jax as ndde
+from ndde_jax.samples._columns import period_of
+
+RNG = np.random.default_rng(0)
+TIME = np.arange(900)
+WEEKEND = (TIME % 7 > 4).astype(float)
+
+
+def visits(n=900, seed=0):
+    """Advertisements that bring visits two days later, and weekends that do the day after."""
+    rng = np.random.default_rng(seed)
+    ads, seen = np.zeros(n), np.zeros(n)
+    for t in range(3, n):
+        ads[t] = 0.8 * ads[t - 1] + 0.3 * rng.normal()
+        seen[t] = 0.5 * seen[t - 1] + 0.4 * ads[t - 2] + 0.5 * WEEKEND[t - 1] + 0.1 * rng.normal()
+    return np.stack([ads, seen, WEEKEND[:n]], axis=1)
+
+
+@pytest.mark.parametrize(
+    "x, period",
+    [
+        (WEEKEND, 7),
+        (np.cos(2 * np.pi * (TIME % 24) / 24), 24),
+        (np.repeat([0.0, 1.0, 3.0], 300)[(TIME * 7) % 900], None),
+        (np.where(TIME == 400, 9.0, WEEKEND), None),
+        (np.cos(TIME), None),
+        (np.repeat(RNG.normal(size=90), 10), None),
+        (np.zeros(900), None),
+        (TIME * 1.0, None),
+        (WEEKEND[:20], None),
+    ],
+    ids="week hours scrambled holiday irrational held constant trend short".split(),
+)
+def test_a_schedule_repeats_itself_to_rounding_for_three_periods(x, period):
+    assert period_of(x) == period
+    if period is not None:  # and for none shorter
+        assert not any(np.allclose(x[p:], x[:-p], atol=1e-9) for p in range(1, period))
+
+
+def test_a_schedule_drives_within_its_period_and_nothing_drives_it():
+    x, names = visits(), ("ads", "visits", "weekend")
+    found = ndde.discover(
+        x, dt=1.0, names=names, time_unit="day", lags=range(10), key=jax.random.key(0)
+    )
+    graph = np.asarray(found.graph)
+    assert graph[2, 1, 0] and graph[0, 1, 1]
+    assert not graph[2, :2, 7:].any() and not graph[:2, 2].any()
+    (told,) = [one.text for one in found.findings if "schedule" in one.text]
+    assert "weekend repeats itself every 7 days" in told
+    free = np.asarray(found.windows.prior.allowed)
+    assert not free[:2, 2].any() and not free[2, :2, 7:].any() and free[:2, :2].all()
+    assert free[2, 2].all() and free[2, :2, :7].all()
+
+
+def test_what_a_prior_requires_of_a_schedule_stays():
+    x, names = visits(n=300), ("ads", "visits", "weekend")
+    prior = ndde.prior_knowledge(
+        names, lags=range(10), required=[("weekend", "visits", 8), ("ads", "weekend", 1)]
+    )
+    found = ndde.discover(
+        x, dt=1.0, names=names, lags=range(10), prior=prior, key=jax.random.key(0)
+    )
+    assert found.graph[2, 1, 8] and found.graph[0, 2, 1]
+
+
+def test_an_oscillation_of_all_variables_is_no_schedule():
+    x = np.stack([np.cos(2 * np.pi * TIME / 60), np.sin(2 * np.pi * TIME / 60)], axis=1)
+    found = ndde.discover(x, dt=0.1, lags=(0,), key=jax.random.key(0))
+    assert not any("schedule" in one.text for one in found.findings)
+    assert np.asarray(found.graph).any()
