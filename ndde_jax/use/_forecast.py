@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
-from .._checks import check_key, check_real_array, check_whole, is_traced, shown
+from .._checks import check_concrete, check_key, check_real_array, check_whole, is_traced, shown
 from .._spoken import amount, times
 from .._types import Checked, namespace_of
 from ..samples._dates import dates_after, elapsed, written
@@ -328,6 +328,12 @@ def read_record(
 
     **Raises:** `ValueError` for several recordings, other variables, another shape or interval.
     """
+    check_concrete(
+        f"reading {name}",
+        given,
+        "There solve the learned drift, ndde_jax.solve_sdde(found.model, history=...), which is "
+        "differentiable.",
+    )
     samples, dt, dim = found.samples, float(found.dt), len(found.names)
     labelled = None if isinstance(given, Samples) else read_labelled(given)
     if labelled is not None and labelled.names is not None:

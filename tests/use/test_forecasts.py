@@ -245,6 +245,20 @@ def test_forecasts_that_cannot_be_made_are_refused(found, options, message):
         found.forecast(**{"key": KEY} | options)
 
 
+def test_a_traced_history_is_refused_with_what_to_do(found):
+    def median(history):
+        return found.forecast(HORIZON, key=KEY, history=history).median
+
+    with pytest.raises(ValueError, match=r"inside jit, vmap or grad.*solve_sdde"):
+        jax.jit(median)(jnp.zeros((9, 3)))
+
+    def end(history):
+        path = ndde.solve_sdde(found.model, dt=float(found.dt), n_steps=2, history=history)
+        return path.ys[-1].sum()
+
+    assert np.isfinite(jax.grad(end)(jnp.asarray(np.ones((9, 3)) * 0.1))).all()
+
+
 def test_a_past_outside_the_range_of_the_data_is_said(found):
     ordinary, wide = linear_path(80, seed=5), np.ptp(found.samples.values[0], axis=0)
     assert not any("outside the range" in n for n in found.forecast(HORIZON, key=KEY).notes)
