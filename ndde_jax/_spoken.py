@@ -7,6 +7,9 @@ from typing import Any
 
 import numpy as np
 
+# Units of three letters that have no plural.
+ABBREVIATED = ("min", "sec", "kyr")
+
 
 def amount(value: float, unit: str, digits: int = 3) -> str:
     """Return a number with its unit, which is in the plural if it is a word.
@@ -15,7 +18,7 @@ def amount(value: float, unit: str, digits: int = 3) -> str:
     ('2 months', '0.25 h', '3', '12 working days')
     """
     number = f"{value:.{digits}g}"
-    word = len(unit) > 2 and unit.replace(" ", "").isalpha() and unit not in ("min", "sec")
+    word = len(unit) > 2 and unit.replace(" ", "").isalpha() and unit not in ABBREVIATED
     if word and not unit.endswith("s") and number != "1":
         unit += "s"
     return f"{number} {unit}".rstrip()
@@ -63,13 +66,14 @@ MONTHS = {
     "mo": 1.0, "month": 1.0, "y": 12.0, "yr": 12.0, "a": 12.0, "year": 12.0, "ka": 12e3,
     "kyr": 12e3,
 }  # fmt: skip
-# Units in which a time is told that is below 1 of its own, or above so many of a larger one, in
-# seconds.
-TOLD = (
-    ("day", 86400.0), ("h", 3600.0), ("min", 60.0), ("s", 1.0), ("ms", 1e-3), ("µs", 1e-6),
-    ("ns", 1e-9), ("ps", 1e-12),
-)  # fmt: skip
-MANY = 3.0
+# Units in which a time is told that is below 1 of its own, or above so many of a larger one.
+TOLD, MANY = {
+    "second": (
+        ("day", 86400.0), ("h", 3600.0), ("min", 60.0), ("s", 1.0), ("ms", 1e-3), ("µs", 1e-6),
+        ("ns", 1e-9), ("ps", 1e-12),
+    ),
+    "month": (("year", 12.0), ("month", 1.0)),
+}, 3.0  # fmt: skip
 
 
 def unit_ratio(unit: str, own: str) -> float | None:
@@ -122,14 +126,18 @@ def time_span(
     ('34.9 min', '3.4 h (2.9 to 3.8)')
     >>> time_span(673.0, 567.0, 730.0, unit="minute"), time_span(114.0, unit="minute")
     ('11 h (9 to 12)', '114 minutes')
+    >>> time_span(0.15, 0.147, 0.153, unit="kyr"), time_span(240.0, unit="month")
+    ('150 years (147 to 153)', '20 years')
     """
-    own = unit_ratio(unit, "second")
-    if own is not None and value:
+    for base, units in TOLD.items():
+        own = unit_ratio(unit, base)
+        if own is None or not value:
+            continue
         told = abs(value) * own
         if abs(value) < 1:
-            fitting = ((name, size) for name, size in TOLD if told >= size)
+            fitting = ((name, size) for name, size in units if told >= size)
         else:
-            fitting = ((name, size) for name, size in TOLD if own < size <= told / MANY)
+            fitting = ((name, size) for name, size in units if own < size <= told / MANY)
         unit, size = next(fitting, (unit, own))
         scale = own / size
         value, low, high = value * scale, low * scale, high * scale

@@ -267,8 +267,12 @@ class GraphEvidence:
         return f"{arrow} after {late}" if late else f"{arrow} without delay"
 
     def links_listed(self, edges: list[Edge]) -> str:
-        """Return edges for a sentence, the first few of them."""
-        return listed([self.link(edge) for edge in edges], SHOWN_LINKS, "; ")
+        """Return edges for a sentence, the first few of them, and those at one delay once."""
+        return listed(self.links_told(edges), SHOWN_LINKS, "; ")
+
+    def links_told(self, edges: list[Edge]) -> list[str]:
+        """Return edges in words, and lags that have one delay together once."""
+        return list(dict.fromkeys(map(self.link, edges)))
 
     def pairs_listed(self, pairs: Bool[np.ndarray, "source target"], sign: str) -> str:
         """Return pairs for a sentence, the first few of them."""

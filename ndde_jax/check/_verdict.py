@@ -121,7 +121,8 @@ def _what(e: GraphEvidence) -> str:
     if not links:
         inputs = "1 input" if kept == 1 else f"{kept} inputs"
         return f"{inputs} kept; every variable is explained by itself alone."
-    count = "1 link" if len(links) == 1 else f"{len(links)} links"
+    told = len(e.links_told(links))
+    count = "1 link" if told == 1 else f"{told} links"
     return f"{count} between variables: {e.links_listed(links)}."
 
 
