@@ -23,6 +23,8 @@ INERTIA = 2
 # Share of a column beside others below which it is the same, but for rounding; and steps for every
 # product of two states that is known of the present.
 RESOLVED, PRODUCT = 1e-6, 20
+# Columns that are compared at every lag at once.
+SOME = 16
 # Largest lag looked at, as a share of the record, and in samples.
 SHARE, FURTHEST = 0.1, 400
 # Fewest windows, and samples of the longest recording beyond the largest lag; and variables from
@@ -134,7 +136,7 @@ def _found(x: Float[np.ndarray, "time dim"], furthest: int, beside: bool = True)
     own = at_every_lag(late**2, np.ones((n, 1)), furthest)[:, :, 0]
     least, rest, found = RESOLVED * own, steps, list[int]()
     basis = np.zeros((n, 0))
-    clear = norm.isf(CHANCE / (2 * own.size * dim)) / np.sqrt(n)
+    clear = norm.isf(CHANCE / (2 * own.size * dim)) ** 2
     while len(found) < ADDED and basis.shape[1] <= n // 4:
         new = np.concatenate(more, axis=1)
         size = np.maximum(np.linalg.norm(new, axis=0), 1e-300)
@@ -143,21 +145,27 @@ def _found(x: Float[np.ndarray, "time dim"], furthest: int, beside: bool = True)
         new, triangle = np.linalg.qr(new / size)
         new = new[:, np.abs(np.diag(triangle)) > np.sqrt(RESOLVED)]
         basis = np.concatenate([basis, new], axis=1)
-        if beside:
-            own = own - (at_every_lag(late, new, furthest) ** 2).sum(axis=2)
+        for some in _parts(new) if beside else ():
+            own = own - (at_every_lag(late, some, furthest) ** 2).sum(axis=2)
         rest = rest - new @ (new.T @ rest)
         left = np.maximum(np.linalg.norm(rest, axis=0), 1e-300)
-        along = at_every_lag(late, rest, furthest)
-        share = (along / left) ** 2 / np.where(own > least, own, np.inf)[:, :, None]
-        told = (share > clear**2) & (share * left**2 > LEAST * n)
-        told[[lag - 1 for lag in found]] = False
-        if not told.any():
+        free, strongest = np.where(own > least, own, np.inf)[:, :, None], np.zeros(furthest)
+        for some, size in zip(_parts(rest), _parts(left[None]), strict=True):
+            share = (at_every_lag(late, some, furthest) / size) ** 2 / free
+            told = (share > clear / (n - basis.shape[1])) & (share * size**2 > LEAST * n)
+            strongest = np.maximum(strongest, np.where(told, share, 0).max(axis=(1, 2)))
+        strongest[[lag - 1 for lag in found]] = 0
+        if not strongest.any():
             break
-        strongest = np.where(told, share, 0).max(axis=(1, 2)).argmax() + 1
-        found.append(int(strongest))
+        found.append(int(strongest.argmax()) + 1)
         more = [at(found[-1])]
     smooth = found and beside and (left**2 < LEAST * n).all()
     return _found(x, furthest, beside=False) if smooth else found
+
+
+def _parts(columns: Float[np.ndarray, "row column"]) -> list[Float[np.ndarray, "row some"]]:
+    """Return a few columns at a time, so that products at every lag fit into memory."""
+    return [columns[:, k : k + SOME] for k in range(0, columns.shape[1], SOME)]
 
 
 def at_every_lag(

@@ -65,6 +65,18 @@ def test_a_path_without_noise_or_delay_gets_no_late_lags():
     assert "no delayed influence" in reason and max(lags) <= 15
 
 
+@pytest.mark.parametrize("n, dim", [(60, 2), (400, 4), (1000, 8)])
+def test_late_lags_of_unrelated_variables_are_as_rare_as_said(n, dim):
+    late = 0
+    for seed in range(20):
+        rng, x = np.random.default_rng(seed), np.zeros((n, dim))
+        for k in range(n - 1):
+            x[k + 1] = 0.8 * x[k] + rng.normal(size=dim)
+        reason = ndde.windows.choose_lags(ndde.read_samples(x, dt=1.0))[1]
+        late += "no delayed influence" not in reason
+    assert late <= 1  # a chance of 1e-3 each
+
+
 @pytest.mark.parametrize("rows", [150, 20], ids=["several pieces", "fewer than a piece"])
 def test_inner_products_at_every_lag_are_those_of_shifted_columns(rows):
     rng, furthest = np.random.default_rng(0), 9
