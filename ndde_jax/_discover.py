@@ -130,7 +130,8 @@ def discover(
         logarithm; forecasts and interventions use measured units.
     - `time_unit`: unit of `dt`, for labels and for known clocks (the year, the day).
     - `treat`: first treat seasons, trends, very uneven stamps, spikes and short gaps where a test
-        finds them, as [`prepare_samples`][ndde_jax.prepare_samples] does; the report says so.
+        finds them, as [`prepare_samples`][ndde_jax.prepare_samples] does, and let nothing drive
+        what repeats itself, a schedule; the report says so.
     - `coefficient`: λ: keep an edge iff it is worth more than λ/F of its target's variance. By
         default the rule of [`SignalStrengths.kept`][ndde_jax.measure.SignalStrengths.kept].
     - `recipe`: [`Recipe`][ndde_jax.Recipe], by default the library's best;

@@ -339,13 +339,7 @@ def _left_behind(samples: Samples, treatment: Treatment) -> str:
         return RESERVATION if treatment.size > MANY_MISSING else NOTE
     if treatment.name == HELD:
         return RESERVATION
-    if treatment.size <= HARMFUL or treatment.name in (
-        "rows",
-        "spikes",
-        "rhythm",
-        "codes",
-        SCHEDULE,
-    ):
+    if treatment.size <= HARMFUL or treatment.name in HARMLESS:
         return NOTE
     if treatment.name == "clock":
         low, high = SampleEvidence(dataclasses.replace(samples, times=treatment.times)).intervals
