@@ -43,7 +43,7 @@ from .samples._prepare import STEPS, held_columns, prepare_samples, set_aside, w
 from .samples._reading import read_alike, read_samples
 from .samples._samples import Samples, said_of_mask
 from .samples._trajectories import read_lags
-from .samples._treatments import HELD, OFFSETS, TRANSFORM
+from .samples._treatments import HELD, OFFSETS, SCHEDULE, TRANSFORM
 from .select._default import recover
 from .select._measured import Measured
 from .select._midpoint import choose_windows
@@ -203,6 +203,7 @@ def discover(
     prior = prior_of_schedules(prior, schedules, samples.dim, lags)
     samples = with_own_rhythm(samples, steps, lags=lags, prior=prior, inputs=known)
     samples = with_schedules(samples, schedules)
+    known = tuple(n for j, n in enumerate(samples.names) if n in known or j in schedules)
     if recipe.impute:
         check_regular(samples)
     whole = None
@@ -257,12 +258,12 @@ def update(found: Discovery, more: Any, *, key: PRNGKeyArray | None = None) -> D
         added = times[-1][-1] + before.dt * np.arange(1, len(arrays[0]) + 1)
         values[-1] = np.concatenate([values[-1], arrays[0].astype(values[-1].dtype)])
         times[-1] = np.concatenate([times[-1], added])
-    # What was found to be held is looked at again, with what is new.
-    columns = held_columns(found.samples)
+    # What was found to be held, or a schedule, is looked at again, with what is new.
+    columns = [*held_columns(found.samples), *held_columns(found.samples, SCHEDULE)]
     held, prior = {found.names[j] for j in columns}, found.windows.prior
     if held:
         allowed = np.array(prior.allowed)
-        allowed[:, list(columns)] = True
+        allowed[:, columns] = allowed[list(held_columns(found.samples, SCHEDULE))] = True
         prior = PriorKnowledge(to_jax(allowed), prior.required)
     return discover(
         dataclasses.replace(before, values=tuple(values), times=tuple(times), starts=starts),

@@ -165,9 +165,9 @@ def _held(samples: Samples, known) -> Samples:
     return treated(samples, HELD, text, max(found.values()), found, {"values": samples.values})
 
 
-def held_columns(samples: Samples) -> tuple[int, ...]:
-    """Return the numbers of inputs that were found to be held."""
-    return tuple(j for one in samples.treatments if one.name == HELD for j in one.columns)
+def held_columns(samples: Samples, name: str = HELD) -> tuple[int, ...]:
+    """Return the numbers of inputs that were found to be held, or to be schedules."""
+    return tuple(j for one in samples.treatments if one.name == name for j in one.columns)
 
 
 def with_schedules(samples: Samples, periods: Mapping[int, int]) -> Samples:

@@ -12,12 +12,15 @@ from jaxtyping import Array, Bool, Float, PRNGKeyArray
 from .._checks import check_concrete, check_key, check_real_array, check_whole, is_traced, shown
 from .._spoken import amount, times
 from .._types import Checked, namespace_of
+from ..samples._columns import period_of
 from ..samples._dates import dates_after, elapsed, written
 from ..samples._gaps import bridged
+from ..samples._prepare import held_columns
 from ..samples._reading import read_alike, read_labelled, read_samples
 from ..samples._samples import Samples
 from ..samples._treatments import (
     OFFSETS,
+    SCHEDULE,
     Treatment,
     check_logarithm,
     one_transformed,
@@ -191,6 +194,7 @@ class WithForecasts:
         check_memory(steps, paths, len(self.names))
         origin, later = read_history(self, history), np.arange(1, steps + 1)
         level = origin.level(np.arange(steps + 1))
+        inputs = with_schedules(origin, inputs, steps)
         change, told = known_inputs(self, no_change(steps, len(self.names)), inputs, level)
         run, diverged = learned_paths(self, ensemble, change, origin.newest(), paths, key)
         run, past = origin.level(later).outside(run), origin.past
@@ -467,8 +471,28 @@ def _untimed(found: Any) -> tuple[str, ...]:
     )
 
 
+def with_schedules(origin: Origin, inputs: Any, steps: int) -> dict[str, Any]:
+    """Return known inputs to their future values, with the variables that repeat themselves, which
+    go on, where the time of the newest sample is known.
+    """
+    given = dict(mapping(inputs, "inputs", "known inputs to their future values"))
+    found, record = origin.found, origin.found.samples.as_measured()
+    columns = held_columns(found.samples, SCHEDULE)
+    if origin.time is None or not columns or not record.regular:
+        return given
+    x = bridged(np.asarray(record.values[-1], np.float64))
+    passed = round((origin.time - float(record.times[-1][-1])) / float(found.dt))
+    ahead = {}
+    for j in columns:
+        period = period_of(x[:, j])
+        if period:
+            at = (passed + np.arange(steps)) % period
+            ahead[found.names[j]] = x[len(x) - period :, j][at]
+    return {**ahead, **given}
+
+
 def known_inputs(
-    found: Any, change: Change, inputs: Any, level: Level
+    found: Any, change: Change, inputs: Mapping[Any, Any], level: Level
 ) -> tuple[Change, tuple[str, ...]]:
     """Return a change that sets known inputs to values known in advance, and a note on the others.
 
@@ -476,7 +500,7 @@ def known_inputs(
     """
     given, steps = set(), len(change.active) - 1
     after = np.arange(steps + 1) > 0  # the present was measured
-    for name, values in mapping(inputs, "inputs", "known inputs to their future values").items():
+    for name, values in inputs.items():
         j = variable(name, found, "an input")
         if found.names[j] not in found.inputs:
             known = ", ".join(found.inputs) or "none"

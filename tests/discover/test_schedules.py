@@ -6,6 +6,7 @@ import pytest
 
 import ndde_jax as ndde
 from ndde_jax.samples._columns import period_of
+from ndde_jax.use._forecast import read_history, with_schedules
 
 RNG = np.random.default_rng(0)
 TIME = np.arange(900)
@@ -43,11 +44,17 @@ def test_a_schedule_repeats_itself_to_rounding_for_three_periods(x, period):
         assert not any(np.allclose(x[p:], x[:-p], atol=1e-9) for p in range(1, period))
 
 
-def test_a_schedule_drives_within_its_period_and_nothing_drives_it():
-    x, names = visits(), ("ads", "visits", "weekend")
-    found = ndde.discover(
-        x, dt=1.0, names=names, time_unit="day", lags=range(10), key=jax.random.key(0)
-    )
+NAMES = ("ads", "visits", "weekend")
+FAST = dict(recipe=ndde.Recipe.fast(), key=jax.random.key(0))
+
+
+@pytest.fixture(scope="module")
+def found():
+    options = dict(dt=1.0, names=NAMES, time_unit="day", lags=range(10))
+    return ndde.discover(visits(), **options, **FAST)
+
+
+def test_a_schedule_drives_within_its_period_and_nothing_drives_it(found):
     graph = np.asarray(found.graph)
     assert graph[2, 1, 0] and graph[0, 1, 1]
     assert not graph[2, :2, 7:].any() and not graph[:2, 2].any()
@@ -56,21 +63,39 @@ def test_a_schedule_drives_within_its_period_and_nothing_drives_it():
     free = np.asarray(found.windows.prior.allowed)
     assert not free[:2, 2].any() and not free[2, :2, 7:].any() and free[:2, :2].all()
     assert free[2, 2].all() and free[2, :2, :7].all()
+    assert found.inputs == ("weekend",)
+
+
+def test_a_schedule_goes_on_in_forecasts_from_where_a_history_ends(found):
+    later = (np.arange(900, 920) % 7 > 4).astype(float)
+    ahead = with_schedules(read_history(found, None), None, 20)
+    np.testing.assert_array_equal(ahead["weekend"], later)
+    part = ndde.read_samples(visits()[:53], dt=1.0, names=NAMES, time_unit="day")
+    ahead = with_schedules(read_history(found, part), None, 20)
+    np.testing.assert_array_equal(ahead["weekend"], WEEKEND[53:73])
+    # At what time an array ends is not known; and what is given counts.
+    assert with_schedules(read_history(found, visits()[:53]), None, 20) == {}
+    assert with_schedules(read_history(found, None), {"weekend": 1.0}, 20) == {"weekend": 1.0}
+
+
+@pytest.mark.slow
+def test_of_a_longer_record_a_schedule_may_be_none(found):
+    with_holiday = visits(n=60, seed=1)
+    with_holiday[::5, 2] = 1.0
+    more = found.update(with_holiday)
+    assert more.inputs == () and np.asarray(more.windows.prior.allowed).all()
 
 
 def test_what_a_prior_requires_of_a_schedule_stays():
-    x, names = visits(n=300), ("ads", "visits", "weekend")
-    prior = ndde.prior_knowledge(
-        names, lags=range(10), required=[("weekend", "visits", 8), ("ads", "weekend", 1)]
-    )
-    found = ndde.discover(
-        x, dt=1.0, names=names, lags=range(10), prior=prior, key=jax.random.key(0)
-    )
+    required = [("weekend", "visits", 8), ("ads", "weekend", 1)]
+    prior = ndde.prior_knowledge(NAMES, lags=range(10), required=required)
+    options = dict(dt=1.0, names=NAMES, lags=range(10), prior=prior)
+    found = ndde.discover(visits(n=300), **options, **FAST)
     assert found.graph[2, 1, 8] and found.graph[0, 2, 1]
 
 
 def test_an_oscillation_of_all_variables_is_no_schedule():
     x = np.stack([np.cos(2 * np.pi * TIME / 60), np.sin(2 * np.pi * TIME / 60)], axis=1)
-    found = ndde.discover(x, dt=0.1, lags=(0,), key=jax.random.key(0))
+    found = ndde.discover(x, dt=0.1, lags=(0,), **FAST)
     assert not any("schedule" in one.text for one in found.findings)
     assert np.asarray(found.graph).any()
