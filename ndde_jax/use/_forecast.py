@@ -12,7 +12,6 @@ from jaxtyping import Array, Bool, Float, PRNGKeyArray
 from .._checks import check_concrete, check_key, check_real_array, check_whole, is_traced, shown
 from .._spoken import amount, times
 from .._types import Checked, namespace_of
-from ..samples._columns import period_of
 from ..samples._dates import dates_after, elapsed, written
 from ..samples._gaps import bridged
 from ..samples._prepare import held_columns
@@ -27,6 +26,7 @@ from ..samples._treatments import (
     restored,
     transformed,
 )
+from ..windows._prior import schedules_of
 from ._arguments import mapping, read_span, series, variable
 from ._ensemble import Ensemble
 from ._simulate import Change, check_memory, learned_paths, no_change
@@ -477,17 +477,16 @@ def with_schedules(origin: Origin, inputs: Any, steps: int) -> dict[str, Any]:
     """
     given = dict(mapping(inputs, "inputs", "known inputs to their future values"))
     found, record = origin.found, origin.found.samples.as_measured()
-    columns = held_columns(found.samples, SCHEDULE)
-    if origin.time is None or not columns or not record.regular:
+    told = held_columns(found.samples, SCHEDULE)
+    if origin.time is None or not told or not record.regular:
         return given
     x = bridged(np.asarray(record.values[-1], np.float64))
     passed = round((origin.time - float(record.times[-1][-1])) / float(found.dt))
-    ahead = {}
-    for j in columns:
-        period = period_of(x[:, j])
-        if period:
-            at = (passed + np.arange(steps)) % period
-            ahead[found.names[j]] = x[len(x) - period :, j][at]
+    ahead = {
+        found.names[j]: x[len(x) - period :, j][(passed + np.arange(steps)) % period]
+        for j, period in schedules_of(found.samples).items()
+        if j in told and period <= len(x)
+    }
     return {**ahead, **given}
 
 

@@ -6,10 +6,11 @@ from jaxtyping import Float
 from .._checks import refusal
 from .._spoken import amount, time_span
 from .._types import Checked
-from ..samples._columns import correlation_time, period_of
+from ..samples._columns import correlation_time
 from ..samples._gaps import bridged
 from ..samples._samples import Samples
 from ..samples._trajectories import transposed_hint
+from ._prior import schedules_of
 
 # Candidates, variables × lags, up to which no lag is left out; most lags where some are, and most
 # lags that the search adds to the present.
@@ -73,8 +74,7 @@ def choose_lags(samples: Checked[Samples]) -> tuple[tuple[int, ...], str]:
             else "the clock is irregular."
         )
     # The later lags of a schedule are its first ones again, and its own past tells all of it.
-    schedules = np.array([period_of(column) is not None for column in x.T])
-    shown = _found(x if schedules.all() else x[:, ~schedules], furthest)
+    shown = _found(np.delete(x, list(schedules_of(samples)), axis=1), furthest)
     last = max(shown, default=0)
     largest = int(np.ceil(1.25 * last)) + 1 if shown else 0
     if last > INERTIA:

@@ -297,10 +297,13 @@ def prior_of_inputs(
 
 
 def schedules_of(samples: Samples) -> dict[int, int]:
-    """Return the numbers of variables that repeat themselves beside others that do not, with the
-    samples after which each does.
+    """Return the numbers of variables that repeat themselves as measured, beside others that do
+    not, with the samples after which each does; none of unequally spaced samples.
     """
-    x = bridged(max(samples.values, key=len))
+    measured = samples.as_measured()
+    if not measured.regular:
+        return {}
+    x = bridged(max(measured.values, key=len))
     periods = [period_of(column) for column in x.T]
     # Variables that all repeat themselves are an oscillation of their own.
     return {j: period for j, period in enumerate(periods) if period and None in periods}

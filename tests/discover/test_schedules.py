@@ -99,3 +99,12 @@ def test_an_oscillation_of_all_variables_is_no_schedule():
     found = ndde.discover(x, dt=0.1, lags=(0,), **FAST)
     assert not any("schedule" in one.text for one in found.findings)
     assert np.asarray(found.graph).any()
+
+
+@pytest.mark.slow
+def test_the_last_of_some_recordings_may_hold_one_period_only():
+    parts = [visits(), visits(n=30, seed=1)[:12]]
+    options = dict(dt=1.0, names=NAMES, lags=range(4))
+    several = ndde.discover(parts, **options, **FAST)
+    ahead = with_schedules(read_history(several, None), None, 9)
+    np.testing.assert_array_equal(ahead["weekend"], WEEKEND[12:21])
