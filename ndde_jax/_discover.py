@@ -39,7 +39,7 @@ from .samples._dates import elapsed
 from .samples._holds import held_inputs
 from .samples._lag_times import has_unit, lags_in_samples
 from .samples._noise import said_of_errors
-from .samples._prepare import STEPS, held_columns, prepare_samples, set_aside, with_schedules
+from .samples._prepare import STEPS, prepare_samples, set_aside, treated_columns, with_schedules
 from .samples._reading import read_alike, read_samples
 from .samples._samples import Samples, said_of_mask
 from .samples._trajectories import read_lags
@@ -192,7 +192,7 @@ def discover(
     known = {*given, *(() if prior is None else _exogenous(prior, samples.names))}
     known = tuple(name for name in samples.names if name in known)
     samples = prepare_samples(samples, steps, known, transform)
-    held = tuple(samples.names[j] for j in held_columns(samples))
+    held = tuple(samples.names[j] for j in treated_columns(samples, HELD))
     known = tuple(name for name in samples.names if name in {*known, *held})
     lags, reason = choose_lags(samples) if lags is None else (lags_in_samples(lags, samples), None)
     lags = read_lags(lags)
@@ -259,11 +259,11 @@ def update(found: Discovery, more: Any, *, key: PRNGKeyArray | None = None) -> D
         values[-1] = np.concatenate([values[-1], arrays[0].astype(values[-1].dtype)])
         times[-1] = np.concatenate([times[-1], added])
     # What was found to be held, or a schedule, is looked at again, with what is new.
-    columns = [*held_columns(found.samples), *held_columns(found.samples, SCHEDULE)]
+    columns = [*treated_columns(found.samples, HELD), *treated_columns(found.samples, SCHEDULE)]
     held, prior = {found.names[j] for j in columns}, found.windows.prior
     if held:
         allowed = np.array(prior.allowed)
-        allowed[:, columns] = allowed[list(held_columns(found.samples, SCHEDULE))] = True
+        allowed[:, columns] = allowed[list(treated_columns(found.samples, SCHEDULE))] = True
         prior = PriorKnowledge(to_jax(allowed), prior.required)
     return discover(
         dataclasses.replace(before, values=tuple(values), times=tuple(times), starts=starts),

@@ -17,10 +17,10 @@ from ..samples._prepare import (
     FEWEST,
     TREND,
     bridged,
-    held_columns,
     is_clock,
     prepare_samples,
     seasons,
+    treated_columns,
 )
 from ..samples._samples import Samples
 from ..samples._treatments import HELD, SCHEDULE, Treatment, terms
@@ -644,7 +644,7 @@ def _clipped(evidence: SampleEvidence) -> Iterator[Hit]:
     ),
 )
 def _held(evidence: SampleEvidence) -> Iterator[Hit]:
-    said = {evidence.samples.names[j] for j in held_columns(evidence.samples)}
+    said = {evidence.samples.names[j] for j in treated_columns(evidence.samples, HELD)}
     for sensor in _finely(evidence):
         if sensor.name in said:
             continue

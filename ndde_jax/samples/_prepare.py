@@ -121,7 +121,7 @@ def prepare_samples(
     for name, treat in zip(EVERY, treatments, strict=True):
         if name in steps:
             samples = treat(samples, known)
-            known[list(held_columns(samples))] = True
+            known[list(treated_columns(samples, HELD))] = True
     return samples
 
 
@@ -165,8 +165,8 @@ def _held(samples: Samples, known) -> Samples:
     return treated(samples, HELD, text, max(found.values()), found, {"values": samples.values})
 
 
-def held_columns(samples: Samples, name: str = HELD) -> tuple[int, ...]:
-    """Return the numbers of inputs that were found to be held, or to be schedules."""
+def treated_columns(samples: Samples, name: str) -> tuple[int, ...]:
+    """Return the numbers of the variables that the treatments of a name concern."""
     return tuple(j for one in samples.treatments if one.name == name for j in one.columns)
 
 

@@ -14,7 +14,7 @@ from .._spoken import amount, times
 from .._types import Checked, namespace_of
 from ..samples._dates import dates_after, elapsed, written
 from ..samples._gaps import bridged
-from ..samples._prepare import held_columns
+from ..samples._prepare import treated_columns
 from ..samples._reading import read_alike, read_labelled, read_samples
 from ..samples._samples import Samples
 from ..samples._treatments import (
@@ -194,7 +194,7 @@ class WithForecasts:
         check_memory(steps, paths, len(self.names))
         origin, later = read_history(self, history), np.arange(1, steps + 1)
         level = origin.level(np.arange(steps + 1))
-        inputs = with_schedules(origin, inputs, steps)
+        inputs = inputs_ahead(origin, inputs, steps)
         change, told = known_inputs(self, no_change(steps, len(self.names)), inputs, level)
         run, diverged = learned_paths(self, ensemble, change, origin.newest(), paths, key)
         run, past = origin.level(later).outside(run), origin.past
@@ -471,13 +471,13 @@ def _untimed(found: Any) -> tuple[str, ...]:
     )
 
 
-def with_schedules(origin: Origin, inputs: Any, steps: int) -> dict[str, Any]:
+def inputs_ahead(origin: Origin, inputs: Any, steps: int) -> dict[str, Any]:
     """Return known inputs to their future values, with the variables that repeat themselves, which
     go on, where the time of the newest sample is known.
     """
     given = dict(mapping(inputs, "inputs", "known inputs to their future values"))
     found, record = origin.found, origin.found.samples.as_measured()
-    told = held_columns(found.samples, SCHEDULE)
+    told = treated_columns(found.samples, SCHEDULE)
     if origin.time is None or not told or not record.regular:
         return given
     x = bridged(np.asarray(record.values[-1], np.float64))

@@ -19,13 +19,13 @@ from ._forecast import (
     Origin,
     by_time,
     divergence_note,
+    inputs_ahead,
     known_inputs,
     level_of,
     path_quantile,
     range_of,
     read_history,
     times_of,
-    with_schedules,
 )
 from ._left_out import spread_by_echoes
 from ._simulate import Change, Edits, check_memory, learned_paths, no_change, with_column
@@ -173,7 +173,7 @@ class WithInterventions:
         need = int(self.lags[-1]) + 1 if edits is None else int(np.max(edits.at)) + 1
         origin, later = read_history(self, history, need), np.arange(1, steps + 1)
         level = origin.level(np.arange(steps + 1))
-        inputs = with_schedules(origin, inputs, steps)
+        inputs = inputs_ahead(origin, inputs, steps)
         plain, told = known_inputs(self, no_change(steps, len(self.names)), inputs, level)
         change = dataclasses.replace(plain, active=when, edits=edits)
         change, acted = _setting(self, change, values, when, origin, level)

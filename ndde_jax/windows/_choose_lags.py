@@ -173,6 +173,9 @@ def at_every_lag(
 ) -> Float[np.ndarray, "lag column other"]:
     """Return the inner products of columns at the lags 1 to `furthest` with others, whose first
     step is `furthest` samples after the first time.
+
+    Pieces are summed before they are transformed back, once for all; `scipy.signal.oaconvolve`
+    transforms the whole record for every two columns.
     """
     from scipy.fft import irfft, next_fast_len, rfft
 

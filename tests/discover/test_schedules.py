@@ -6,7 +6,7 @@ import pytest
 
 import ndde_jax as ndde
 from ndde_jax.samples._columns import period_of
-from ndde_jax.use._forecast import read_history, with_schedules
+from ndde_jax.use._forecast import inputs_ahead, read_history
 
 RNG = np.random.default_rng(0)
 TIME = np.arange(900)
@@ -68,14 +68,14 @@ def test_a_schedule_drives_within_its_period_and_nothing_drives_it(found):
 
 def test_a_schedule_goes_on_in_forecasts_from_where_a_history_ends(found):
     later = (np.arange(900, 920) % 7 > 4).astype(float)
-    ahead = with_schedules(read_history(found, None), None, 20)
+    ahead = inputs_ahead(read_history(found, None), None, 20)
     np.testing.assert_array_equal(ahead["weekend"], later)
-    part = ndde.read_samples(visits()[:53], dt=1.0, names=NAMES, time_unit="day")
-    ahead = with_schedules(read_history(found, part), None, 20)
-    np.testing.assert_array_equal(ahead["weekend"], WEEKEND[53:73])
+    part = ndde.read_samples(visits()[:50], dt=1.0, names=NAMES, time_unit="day")
+    ahead = inputs_ahead(read_history(found, part), None, 20)
+    np.testing.assert_array_equal(ahead["weekend"], WEEKEND[50:70])
     # At what time an array ends is not known; and what is given counts.
-    assert with_schedules(read_history(found, visits()[:53]), None, 20) == {}
-    assert with_schedules(read_history(found, None), {"weekend": 1.0}, 20) == {"weekend": 1.0}
+    assert inputs_ahead(read_history(found, visits()[:53]), None, 20) == {}
+    assert inputs_ahead(read_history(found, None), {"weekend": 1.0}, 20) == {"weekend": 1.0}
 
 
 @pytest.mark.slow
@@ -106,5 +106,5 @@ def test_the_last_of_some_recordings_may_hold_one_period_only():
     parts = [visits(), visits(n=30, seed=1)[:12]]
     options = dict(dt=1.0, names=NAMES, lags=range(4))
     several = ndde.discover(parts, **options, **FAST)
-    ahead = with_schedules(read_history(several, None), None, 9)
+    ahead = inputs_ahead(read_history(several, None), None, 9)
     np.testing.assert_array_equal(ahead["weekend"], WEEKEND[12:21])

@@ -45,7 +45,8 @@ def test_a_slow_source_tells_by_the_little_that_it_differs_from_the_present():
     # A temperature that follows a set point, and a melt that follows it ten samples late: of the
     # levels alone, none but that of the set point goes with what the present leaves.
     rng, n = np.random.default_rng(3), 3000
-    point = np.repeat(rng.choice([60.0, 65.0, 70.0], size=n // 75), 75)
+    held = rng.integers(40, 120, size=n // 40)
+    point = np.repeat(rng.choice([60.0, 65.0, 70.0], size=len(held)), held)[:n]
     warm, melt = np.full(n, 65.0), np.full(n, 10.0)
     for k in range(20, n - 1):
         warm[k + 1] = warm[k] + 0.08 * (point[k - 4] - warm[k]) + 0.15 * rng.normal()
