@@ -168,7 +168,9 @@ def check_real_array(
 
 def _as_real(value: Any, name: str, what: str) -> jax.Array | np.ndarray:
     try:
-        array = value if isinstance(value, jax.Array) else np.asarray(value)
+        # NumPy reads no list that holds a traced number.
+        known = not isinstance(value, jax.Array) and not is_traced(value)
+        array = np.asarray(value) if known else jnp.asarray(value)
     except (TypeError, ValueError):
         raise refusal(name, what, value) from None
     if not is_real(array.dtype):

@@ -303,13 +303,14 @@ def read_sigma(sigma: Any, state: tuple[int, ...], order: int, dtype, *, diagona
     dim = state[-1]
     check_real_array(sigma, "sigma", f"one, a diagonal [{dim}] or a matrix [{dim} noise]")
     known = None if is_traced(sigma) else np.asarray(sigma)
-    noise_shape(np.shape(sigma), state, diagonal, "sigma")
+    sigma = constant(sigma, dtype) if isinstance(sigma, float | int) else to_jax(sigma, dtype)
+    noise_shape(sigma.shape, state, diagonal, "sigma")
     if known is not None and not np.all(np.isfinite(known)):
         raise ValueError("sigma holds values that are not finite.")
     # Zero without a derivative to take spares the draws.
     if known is not None and not known.any():
         return None
-    return constant(sigma, dtype) if isinstance(sigma, float | int) else to_jax(sigma, dtype)
+    return sigma
 
 
 def read_noise(key: Any, increments: Any, problem: Problem, n_steps: int) -> Any:

@@ -363,3 +363,32 @@ def test_gradients_against_central_differences(solver):
     forward = jax.jacfwd(loss)(values)
     for a, b in zip(jax.tree.leaves(forward), jax.tree.leaves(gradient), strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-8, atol=1e-10)
+
+
+@pytest.mark.parametrize("transform", [lambda f: f, jax.jit], ids=["eager", "jit"])
+def test_numbers_of_a_list_may_be_traced(transform):
+    """Delays, noise and history as a tuple of traced numbers are those of one traced array."""
+    noise = 0.1 * jr.normal(jr.key(7), (40, 2))
+
+    def loss(values, together):
+        return jnp.mean(
+            solve_sdde(
+                lambda t, x, lagged, args: -x + jnp.sin(lagged[0] - 0.3 * lagged[1]),
+                delays=together(values[:2]),
+                dt=0.1,
+                n_steps=40,
+                history=together(values[1:3]),
+                sigma=together(values[2:]),
+                increments=noise,
+                delay_bounds=(0.4, 1.9),
+            ).ys
+            ** 2
+        )
+
+    values = jnp.array([0.53, 1.687, 0.4, 0.8])
+    apart, as_one = (
+        transform(jax.grad(lambda values, together=together: loss(values, together)))(values)
+        for together in (tuple, jnp.asarray)
+    )
+    np.testing.assert_allclose(apart, as_one, rtol=1e-12)
+    assert np.all(np.abs(as_one) > 1e-6)

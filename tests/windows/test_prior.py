@@ -111,7 +111,7 @@ def test_strengths_are_measured_but_not_kept(quick):
 def test_exact_graph_is_the_best_that_obeys(quick):
     free = ndde.select.exact_graph(windows(), key=jr.key(3), config=quick)
     bound = ndde.select.exact_graph(informed(), key=jr.key(3), config=quick)
-    np.testing.assert_allclose(free.risk, bound.risk)
+    np.testing.assert_allclose(free.risk, bound.risk, rtol=1e-3, atol=1e-6)  # in float32
     subsets = np.asarray(bound.subsets)[:, 0]
     obeys = subsets[:, REQUIRED[0]] & ~subsets[:, FORBIDDEN[0]]
     cost = np.asarray(free.risk[0] + free.price[0] * subsets.sum(axis=1).astype(np.float32))
