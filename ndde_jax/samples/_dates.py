@@ -105,10 +105,11 @@ _SHAPES = [
         r"@(?P<m>\d\d)-(?P<y>\d\d)", rf"{_Y}-?@(?P<m>\d\d)(-?{_D})?",
         rf"{_Y}-?q(?P<q>[1-4])", rf"q(?P<q>[1-4])-?{_Y}", r"(?P<q>[1-4])-?q-?(?P<y>\d{4}|\d\d)",
         rf"{_Y}-?m(?P<m>\d\d?)", rf"{_Y}-?w(?P<w>\d\d?)(-(?P<u>[1-7]))?",
-        rf"{_Y}-(?P<next>\d{{4}}|\d\d)",
+        rf"{_Y}-(?P<next>\d{{4}}|\d\d)", rf"(?P<y>\d\d)-{_M}-{_D}",
     )
 ]  # fmt: skip
 _DAY_FIRST, _MONTH_FIRST = _SHAPES[3:5]
+_SHORT_YEAR_FIRST = _SHAPES[-1]
 
 
 class Dates(NamedTuple):
@@ -157,6 +158,7 @@ def _cut(cell: str) -> tuple[str, re.Match | None]:
     text = _spread(text) if is_packed(text) else text
     text = re.sub(r"^(\w{3} +\d+) ([\d:]+) (\d{4})$", r"\1 \3 \2", text)
     text = re.sub(r"(\d\d[-/.]\d\d?)[t ](\d\d)(?=z?$)", r"\1 \2:00", text)
+    text = re.sub(r"^(\d\d?:\d\d(?::\d\d)?) +(.*\d)$", r"\2 \1", text)  # the time before the date
     text = re.sub(r"^(\d{4}):(\d\d?)(?::(\d\d?))?(?= |$)", r"\1-\2-\3", text)
     clock = _CLOCK.search(text)
     day = text[: clock.start()] if clock else text
@@ -236,8 +238,9 @@ def _read_days(texts: Sequence[str], shape: re.Pattern) -> np.ndarray:
         years = years - 100 * np.append(falls[::-1].cumsum()[::-1], 0)
     if "next" in parts:  # a winter or a year of water: 1950/51, 1950-1951
         years = np.where((parts.pop("next") - years) % 100 == 1, years, np.nan)
-    if shape is _SHAPES[0] and set(parts["m"]) == {1, 2, 3, 4} and len(texts) > 8:
-        parts["q"] = parts.pop("m")  # 1990:1 to 1990:4
+    quarters = shape is _SHAPES[0] and set(parts["m"]) == {1, 2, 3, 4} and len(texts) > 8
+    if quarters and not any(m and (m["d"] or m["m"][0] == "0") for m in found):
+        parts["q"] = parts.pop("m")  # 1990:1 to 1990:4, and no days of January to April
     return calendar({**parts, "y": years})
 
 
@@ -300,7 +303,12 @@ def read_dates(cells: Sequence[str], where: str, *, day_first: bool | None = Non
     # Rows of one day, whose hours stand in another column, count once.
     once = {s: x[np.append(True, x[1:] != x[:-1])] for s, x in tried.items()}
     marks = {
-        s: (np.sum(~np.isnat(x)), max(rank(once[s]), rank(once[s][::-1]))) for s, x in tried.items()
+        s: (
+            np.sum(~np.isnat(x)),
+            max(rank(once[s]), rank(once[s][::-1])),
+            s is not _SHORT_YEAR_FIRST,
+        )
+        for s, x in tried.items()
     }
     # Of equals the last: the month first, but not after points.
     best = max(shapes if "." in cells[0].split()[0] else shapes[::-1], key=marks.__getitem__)

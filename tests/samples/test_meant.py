@@ -13,6 +13,7 @@ import pytest
 import ndde_jax as ndde
 from ndde_jax.samples._clock import sampling
 from ndde_jax.samples._columns import codes_of, find_spikes, is_clock, is_event
+from ndde_jax.samples._dates import read_dates
 from ndde_jax.samples._prepare import set_aside
 from ndde_jax.samples._tables import read_table
 from tests.check.test_data_findings import oscillators
@@ -123,13 +124,24 @@ DAYS = pd.date_range("2021-03-01", periods=60, freq="D")
 @pytest.mark.parametrize(
     "form",
     ["%d.%m.%Y", "%d.%m.%Y %H:%M", "%m/%d/%Y", "%d/%m/%y", "%d-%b-%Y", "%d %B %Y", "%b %d, %Y",
-     "%Y-%m-%dT%H:%M:%SZ", "%m/%d/%Y %I:%M %p", "%a, %d %b %Y", "%d%b%Y:%H:%M:%S"],
+     "%Y-%m-%dT%H:%M:%SZ", "%m/%d/%Y %I:%M %p", "%a, %d %b %Y", "%d%b%Y:%H:%M:%S",
+     "%y-%m-%d", "%H:%M %d.%m.%Y"],
 )  # fmt: skip
 def test_dates_in_many_ways(form, tmp_path):
     rows = [f'"{day.strftime(form)}",{row}' for day, row in zip(DAYS, ROWS, strict=True)]
     found = read(tmp_path, "when,a,b\n" + "\n".join(rows))
     assert found.names == ("a", "b") and clock(found) == (1.0, "day")
     assert found.stamps[0] == np.datetime64("2021-03-01")
+
+
+@pytest.mark.parametrize("form", ["%Y-%m-%d %H:%M", "%Y-%m-%dT%H:%M:%S", "%d.%m.%Y %H:%M"])
+@pytest.mark.parametrize(
+    "first, days", [("2023-01-01", 120), ("2019-12-20", 500), ("2024-02-11", 9)]
+)
+def test_dates_of_any_stretch_of_years(first, days, form):
+    """January to April are no quarters."""
+    expected = pd.date_range(first, periods=days, freq="D")
+    np.testing.assert_array_equal(read_dates(expected.strftime(form), "when").stamps, expected)
 
 
 def test_of_two_readings_of_a_date_the_regular_one_is_meant(tmp_path):
