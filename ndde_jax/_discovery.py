@@ -26,7 +26,9 @@ from .fit._prices import as_price
 from .measure._stability import as_finder
 from .models._model import AbstractDelayModel
 from .samples._noise import measurement_errors
+from .samples._prepare import treated_columns
 from .samples._samples import Samples
+from .samples._treatments import HELD
 from .select._between import Record
 from .select._measured import SignalStrengths
 from .select._screened import Screened
@@ -148,6 +150,7 @@ class Discovery(Usable):
     @functools.cached_property
     def _relations(self) -> Relations:
         found = relations(self.windows, self.graph, self.model)
+        found = found.of_held(treated_columns(self.samples, HELD))
         # Where events pass through, links give the order in time; the verdict says the rest.
         return found.of_events() if self.events else found
 

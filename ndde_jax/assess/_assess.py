@@ -1,7 +1,7 @@
 """Error rates of edges, and what is unseen, at once, or drifting beside a graph."""
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -103,6 +103,22 @@ class Relations:
         nothing = Relations.none(self.unconfirmed)
         return dataclasses.replace(
             nothing, correlation=self.correlation, static=self.static, derived=self.derived
+        )
+
+    def of_held(self, sources: Sequence[int]) -> "Relations":
+        """Return the relations where some sources have a new value at few samples only.
+
+        What is new in them came at any time since the last value, so that it cannot be told whether
+        their targets follow it: what seemed to be a hidden driver is not excluded.
+        """
+        held = np.zeros(len(self.confounded), bool)
+        held[list(sources)] = True
+        untold = self.confounded & (held[:, None] | held[None, :])
+        return dataclasses.replace(
+            self,
+            confounded=self.confounded & ~untold,
+            not_excluded=self.not_excluded | untold & held[:, None],
+            unconfirmed=self.unconfirmed & ~held[:, None, None],
         )
 
 

@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from .._checks import refusal
-from .._spoken import listed, percent, time_span
+from .._spoken import amount, listed, percent, time_span
 from .._types import Checked
 from ..samples._columns import APART, is_event, rests, trends
 from ..samples._gaps import runs
@@ -198,8 +198,13 @@ class SampleEvidence:
 
     @functools.cached_property
     def intervals(self) -> tuple[float, float]:
-        """The short and long intervals between samples, 5 and 95 % of them."""
-        between = np.concatenate([np.diff(times) for times in self.samples.times])
+        """The short and long intervals, 5 and 95 % of them, between samples of the variable that
+        has most: in a table that was merged no row has all.
+        """
+        there = [np.isfinite(x) for x in self.samples.values]
+        best = int(np.argmax(np.sum([known.sum(axis=0) for known in there], axis=0)))
+        pairs = zip(self.samples.times, there, strict=True)
+        between = np.concatenate([np.diff(times[known[:, best]]) for times, known in pairs])
         low, high = np.quantile(between, [0.05, 0.95])
         return float(low), float(high)
 
@@ -342,7 +347,8 @@ def _left_behind(samples: Samples, treatment: Treatment) -> str:
     if treatment.size <= HARMFUL or treatment.name in HARMLESS:
         return NOTE
     if treatment.name == "clock":
-        low, high = SampleEvidence(dataclasses.replace(samples, times=treatment.times)).intervals
+        before = dataclasses.replace(samples, times=treatment.times, values=treatment.values)
+        low, high = SampleEvidence(before).intervals
         return PROBLEM if high > UNEVEN * low else RESERVATION
     if treatment.name == "season":
         # What was added is gone; what moves the system has left its marks.
@@ -423,7 +429,7 @@ def _missing(evidence: SampleEvidence, in_a_row: bool) -> Iterator[Hit]:
     if longest and in_a_row == (longest > SHORT_GAP):
         share = float(gone.mean())
         worst = samples.names[int(np.argmax(gone.mean(axis=0)))]
-        words = {"share": share, "worst": worst, "longest": longest}
+        words = {"share": share, "worst": worst, "longest": amount(float(longest), "sample", 9)}
         yield Hit(share, words | {"ends": f", {ends}" if ends else ""})
 
 
@@ -433,7 +439,7 @@ for _name, _in_a_row in (("missing values", False), ("missing stretch", True)):
         SAMPLES,
         functools.partial(_missing, in_a_row=_in_a_row),
         "{share:.1%} of the values are missing and not estimated, most of {worst}; the longest gap "
-        "has {longest} samples{ends}. Windows that touch one count at most for "
+        "has {longest}{ends}. Windows that touch one count at most for "
         "variables that do not need it.",
         "Nothing, unless values are missing because of what they would be: then what is left is a "
         "biased part.",

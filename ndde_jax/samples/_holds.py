@@ -1,7 +1,8 @@
-"""Inputs that somebody sets at the ticks of a slower clock and holds in between.
+"""Inputs that somebody sets, or measures, at the ticks of a slower clock; in between the last value
+holds.
 
-Nothing can drive them between two ticks, so a search that takes every sample for a chance to
-be driven has far fewer windows than it counts.
+Nothing can be seen to drive them between two ticks, so a search that takes every sample for a
+chance to be driven has far fewer windows than it counts.
 """
 
 from collections.abc import Iterator
@@ -9,7 +10,7 @@ from collections.abc import Iterator
 import numpy as np
 from jaxtyping import Float, Int
 
-from ._gaps import bridged
+from ._gaps import LONGEST_HOLE, bridged
 from ._samples import Samples
 
 # Changes from which on it is no chance that all of them are at ticks.
@@ -19,6 +20,39 @@ CHANGES = 10
 TICKS, ERROR = 20, 0.05
 # Ages at which other variables may tell what is set, spread over the time between two ticks.
 AGES = 13
+# Share of measured values below which a variable is measured seldom, if another is not.
+HALF = 0.5
+
+
+def measured_seldom(samples: Samples) -> dict[int, int]:
+    """Return the numbers of variables that have values at less than half of the samples, from the
+    first to the last of them at intervals of about one length, with that length in samples;
+    nothing if no variable has more.
+    """
+    there = [np.isfinite(x) for x in samples.values]
+    share = np.concatenate(there).mean(axis=0)
+    found = {}
+    for j in np.flatnonzero(share < HALF) if share.max() > HALF else ():
+        between = np.concatenate([np.diff(np.flatnonzero(known[:, j])) for known in there])
+        if len(between) >= CHANGES and np.median(between) > 1:
+            typical = int(np.median(between))
+            if np.mean(between <= LONGEST_HOLE * typical) > 0.9:
+                found[int(j)] = typical
+    return found
+
+
+def until_the_next(
+    x: Float[np.ndarray, "time dim"], seldom: dict[int, int]
+) -> Float[np.ndarray, "time dim"]:
+    """Return values that hold until the next, for two and a half usual intervals at most, in the
+    variables that are measured seldom.
+    """
+    import pandas as pd
+
+    filled = np.array(x)
+    for j, typical in seldom.items():
+        filled[:, j] = pd.Series(x[:, j]).ffill(limit=int(LONGEST_HOLE * typical))
+    return filled
 
 
 def held_inputs(samples: Samples) -> dict[int, int]:

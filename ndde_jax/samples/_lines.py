@@ -74,7 +74,8 @@ def find_lines(
     have shifted the phase of an oscillation of the system's own, by about a radian and a half in
     the geometric mean of all variables: without noise such a system keeps time as a clock does.
     `clocks` are periods, in samples, of known ones (a year, a day): these and their overtones need
-    not show (c), and three cycles of one are enough where six of any other are needed.
+    not show (c), and three cycles of one are enough where six of any other are needed: so few may
+    stand out against the waves beside them instead of (a).
 
     Last, (d) it must foretell samples beyond what the samples before do, to a chance of 1e-6.
 
@@ -259,6 +260,8 @@ def _tested(
     if effective < 3 or not abs(mean) > 0:
         return None
     log_p = -(effective - 1) * np.log1p(abs(mean) ** 2 / max(square / (count - 2), 1e-300))
+    if clocks and count < FEWEST_CYCLES:
+        log_p = min(log_p, _beside(x, frequency))
     if log_p > np.log(CHANCE) - np.log((clocks or n / 2) * dim):
         return None
     turned = rest * np.conj(mean) / abs(mean)
@@ -269,6 +272,26 @@ def _tested(
         return None
     share = float(min(abs(mean) ** 2 / 2 / total, 1.0))
     return Line(column, float(1 / frequency), share, count) if share > 0 else None
+
+
+def _beside(x: Float[np.ndarray, "time"], frequency: float) -> float:
+    """Return the logarithm of the chance that a wave of a known frequency is as large as it is,
+    given the waves beside it: of up to twice as many cycles in the record, but for its overtones.
+
+    Few cycles cut into pieces hardly tell their scatter; noise is as large at neighbouring
+    frequencies, and larger at lower ones where it is red.
+    """
+    n = len(x)
+    time, cycles = np.arange(float(n)), frequency * n
+    rest = _without(x, [Line(0, 1 / frequency, 0.0, 0)])
+    counts = np.arange(1, round(2 * cycles) + 1)
+    counts = counts[np.abs(counts / cycles - np.round(counts / cycles)) * cycles >= 1]
+    if len(counts) < 3:
+        return 0.0
+    noise = np.mean(np.abs(np.exp(-2j * np.pi * np.outer(counts / n, time)) @ rest) ** 2)
+    wave = (np.sum(x**2) - np.sum(rest**2)) * n / 2
+    # Of an F-distribution with two degrees of freedom above.
+    return float(-len(counts) * np.log1p(wave / max(noise, 1e-300) / len(counts)))
 
 
 def _pieces(x, frequency: float, length: int, count: int):

@@ -10,20 +10,22 @@ import numpy as np
 from jaxtyping import Float
 
 from .._checks import refusal
-from .._spoken import amount, listed, time_span, times as said_as_times, unit_ratio
+from .._spoken import listed, time_span, times as said_as_times, unit_ratio
 from .._types import Checked
 from . import _treatments
 from ._clock import find_grid
 from ._columns import APART, codes_of, find_spikes, is_clock as counts, is_event, trends
 from ._gaps import around_a_grid, bridged, fill_gaps, interpolated, with_rows
-from ._holds import held_inputs
+from ._holds import held_inputs, measured_seldom, until_the_next
 from ._lines import SAME_CLOCK, Line, find_lines, with_overtones
 from ._samples import Samples, named, treated
 from ._treatments import HELD, OFFSETS, SCHEDULE, TRANSFORM
 
-STEPS = ("codes", "held", "spikes", "clock", "gaps", "level", "season", "trend")
+STEPS = ("codes", "held", "spikes", "clock", "seldom", "gaps", "level", "season", "trend")
 # Those, and what no test calls for: it has to be asked for.
-EVERY = ("codes", "held", "spikes", "clock", "gaps", "level", "offsets", "season", "trend")
+EVERY = (
+    "codes", "held", "spikes", "clock", "seldom", "gaps", "level", "offsets", "season", "trend",
+)  # fmt: skip
 # What single precision may lose of a step beside a large level, as a share of it.
 LOST = 1e-2
 # Fewest samples in which trends are looked for, and the least share of a variance one must have.
@@ -65,6 +67,8 @@ def prepare_samples(
         `"clock"`: irregular time stamps. Rows that are merely missing from a regular grid become
         missing values; stamps that scatter around a grid, or whose intervals differ by more
         than half, are interpolated onto a grid of the median interval.
+        `"seldom"`: variables with values at less than half of the samples, where another has more:
+            each value holds until the next, and they are known inputs from here on.
         `"gaps"`: gaps of up to five samples are filled, by a curve where paths are smooth and by a
         forecast from the past where noise drives them.
         `"level"`: a level so large that single precision would lose the steps beside it is
@@ -116,8 +120,8 @@ def prepare_samples(
         raise refusal("inputs", f"some of {', '.join(samples.names)}", unknown[0])
     known = np.isin(np.asarray(samples.names), list(inputs))
     samples = _transformed(samples, kinds)
-    treatments = (_without_codes, _held, _without_spikes, _regular, _filled, _without_level,
-                  _without_offsets, _without_season, _without_trend)  # fmt: skip
+    treatments = (_without_codes, _held, _without_spikes, _regular, _seldom, _filled,
+                  _without_level, _without_offsets, _without_season, _without_trend)  # fmt: skip
     for name, treat in zip(EVERY, treatments, strict=True):
         if name in steps:
             samples = treat(samples, known)
@@ -155,14 +159,31 @@ def _held(samples: Samples, known) -> Samples:
     found = {j: clock for j, clock in found.items() if not known[j]}
     if not found:
         return samples
-    clocks = " and ".join(map(str, sorted(set(found.values()))))
-    one = len(found) == 1
-    text = (
-        f"{named(samples, found)} {'changes' if one else 'change'} at one in {clocks} samples "
-        f"only, and no other variable tells to what: "
-        f"{'it is read as an input' if one else 'they are read as inputs'}, which nothing drives."
-    )
+    change = "changes" if len(found) == 1 else "change"
+    then = "only, and no other variable tells to what: "
+    text = _said_of_inputs(samples, found, change, then)
     return treated(samples, HELD, text, max(found.values()), found, {"values": samples.values})
+
+
+def _seldom(samples: Samples, known) -> Samples:
+    """Return the samples with values that hold until the next where there are few."""
+    found = measured_seldom(samples) if samples.regular else {}
+    if not found:
+        return samples
+    values = tuple(until_the_next(x, found) for x in samples.values)
+    have = "has values" if len(found) == 1 else "have values"
+    text = _said_of_inputs(samples, found, have, "only: each holds until the next, and ")
+    return treated(samples, HELD, text, max(found.values()), found, {"values": values})
+
+
+def _said_of_inputs(samples: Samples, clocks: Mapping[int, int], verb: str, then: str) -> str:
+    """Return a sentence on variables that are inputs from here on; what they do at one in so many
+    samples, and what else is said of them.
+    """
+    often = " and ".join(map(str, sorted(set(clocks.values()))))
+    are = "it is read as an input" if len(clocks) == 1 else "they are read as inputs"
+    what = f"{named(samples, clocks)} {verb} at one in {often} samples"
+    return f"{what} {then}{are}, which nothing drives."
 
 
 def treated_columns(samples: Samples, name: str) -> tuple[int, ...]:
@@ -257,8 +278,11 @@ def _regular(samples: Samples, known) -> Samples:
         return samples
     pairs = list(zip(samples.values, samples.times, strict=True))
     grid = find_grid(samples.times)
+    rows = float(np.median(np.concatenate([np.diff(t) for t in samples.times])))
+    own = min(_own_interval(samples, j) for j in range(samples.dim))
+    merged = rows * UNEVEN < own < np.inf
     # Where most samples have no neighbour on the grid, hardly a window would be complete.
-    if grid is not None and grid.neighbours >= PAIRED:
+    if grid is not None and grid.neighbours >= PAIRED and not merged:
         name, step = "rows", grid.step
         parts = zip(pairs, grid.counts, strict=True)
         rows = [with_rows(x, count, t[0], step) for (x, t), count in parts]
@@ -266,23 +290,36 @@ def _regular(samples: Samples, known) -> Samples:
         size = sum(map(len, values)) - sum(map(len, samples.values))
         they = "1 row missing; its values are" if size == 1 else f"{size} rows missing; these are"
         missing = f" with {they} missing values now" if size else ""
-        text = f"The time stamps lie on a grid of {amount(step, samples.time_unit, 4)}{missing}."
+        grid_of = time_span(step, unit=samples.time_unit, digits=4)
+        text = f"The time stamps lie on a grid of {grid_of}{missing}."
     else:
         intervals = np.concatenate([np.diff(t) for t in samples.times])
         low, high = np.quantile(intervals, [0.05, 0.95])
-        if high < UNEVEN * low and not all(map(around_a_grid, samples.times)):
+        even = high < UNEVEN * low and not all(map(around_a_grid, samples.times))
+        if even and not merged:
             return samples
-        name, step = "clock", float(np.median(intervals))
+        name, step = "clock", own if merged else rows
         values, times, errors = zip(*(interpolated(x, t, step) for x, t in pairs), strict=True)
         error = np.average(errors, axis=0, weights=[float(len(x)) for x in values])
         increment = np.nanvar(np.concatenate([np.diff(x, axis=0) for x in values]), axis=0)
         share = error / np.where(increment > 0, increment, 1)
         worst = int(np.argmax(share))
         size = share[worst]
-        onto = f"values are interpolated onto a grid of {amount(step, samples.time_unit, 4)}"
-        text = f"The clock is irregular; {onto}. The error of that {_has(samples, worst, size)}."
+        grid_of = time_span(step, unit=samples.time_unit, digits=4)
+        onto = f"values are interpolated onto a grid of {grid_of}"
+        why = "The clock is irregular"
+        if merged:
+            why = "No variable has values at most of the time stamps, as in tables that were merged"
+        text = f"{why}; {onto}. The error of that {_has(samples, worst, size)}."
     changes = {"values": values, "times": times, "dt": step, "regular": True}
     return treated(samples, name, text, size, range(samples.dim), changes)
+
+
+def _own_interval(samples: Samples, variable: int) -> float:
+    """Return the median time from one value of a variable to its next; infinite without any."""
+    pairs = zip(samples.values, samples.times, strict=True)
+    between = [np.diff(t[np.isfinite(x[:, variable])]) for x, t in pairs]
+    return float(np.median(np.concatenate(between))) if any(map(len, between)) else np.inf
 
 
 def set_aside(samples: Samples, kept: Sequence[str] = ()) -> tuple[Samples, tuple[str, ...]]:

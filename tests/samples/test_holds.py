@@ -76,3 +76,65 @@ def test_a_prior_that_has_it_driven_is_believed(edge):
     )
     assert found.graph[names.index(edge[0]), names.index(edge[1]), edge[2]]
     assert found.inputs == (() if edge[1] == "held" else ("held",))
+
+
+def of_two_drivers(n=1500):
+    """A slow driver and a fast one, and what they move after four and two samples."""
+    rng = np.random.default_rng(2)
+    slow, fast, target = np.zeros((3, n))
+    noise = rng.normal(size=(n, 3))
+    for t in range(6, n):
+        slow[t] = 0.98 * slow[t - 1] + 0.2 * noise[t, 0]
+        fast[t] = 0.8 * fast[t - 1] + 0.5 * noise[t, 1]
+        target[t] = 0.8 * target[t - 1] + 0.2 * slow[t - 4] + 0.3 * fast[t - 2]
+        target[t] += 0.15 * noise[t, 2]
+    return np.stack([slow, fast, target], axis=1)
+
+
+def test_what_is_measured_seldom_holds_until_the_next():
+    """Weekly values in a table of days: no window was whole, so there was no result."""
+    x = of_two_drivers()
+    known = np.arange(len(x)) % 7 == 3
+    x[~known, 0] = np.nan
+    samples = ndde.prepare_samples(ndde.read_samples(x, dt=1.0), ("seldom",))
+    (treatment,) = samples.treatments
+    assert treatment.columns == (0,) and treatment.size == 7
+    last = x[known, 0][(np.arange(3, len(x)) - 3) // 7]
+    np.testing.assert_array_equal(samples.values[0][3:, 0], last)
+    assert np.isnan(samples.values[0][:3, 0]).all()
+    np.testing.assert_array_equal(samples.as_measured().values[0], x)
+    found = ndde.discover(x, dt=1.0, lags=range(6), key=jax.random.key(0))
+    links = {(int(i), int(j)) for i, j, _ in np.argwhere(found.graph) if i != j}
+    assert links == {(0, 2), (1, 2)} and found.graph[1, 2, 1]
+    assert found.inputs == ("x0",) and found.verdict == "with reservations"
+    assert "held values" in {finding.name for finding in found.findings}
+
+
+@pytest.mark.parametrize("kind", ["half is there", "one stretch", "few", "all seldom"])
+def test_what_is_not_measured_seldom(kind):
+    x, n = of_two_drivers(400), np.arange(400)
+    if kind == "half is there":
+        x[n % 3 == 0, 0] = np.nan
+    elif kind == "one stretch":
+        x[150:, 0] = np.nan
+    elif kind == "few":
+        x[n % 60 != 0, 0] = np.nan
+    else:
+        x[n % 7 != 0] = np.nan
+    samples = ndde.prepare_samples(ndde.read_samples(x, dt=1.0), ("seldom",))
+    assert not samples.treatments
+
+
+def test_tables_of_two_clocks_merged():
+    """Hourly values seven minutes apart: no row had both, and a grid of minutes was looked for."""
+    x, hours = of_two_drivers(800)[:, 1:], np.arange(800.0)
+    t = np.sort(np.concatenate([hours, hours + 7 / 60]))
+    table = np.full((1600, 2), np.nan)
+    table[::2, 0], table[1::2, 1] = x.T
+    samples = ndde.prepare_samples(ndde.read_samples(table, t=t, time_unit="hour"))
+    first = samples.treatments[0]
+    assert first.name == "clock" and "merged" in first.text and "grid of 1 hour" in first.text
+    assert samples.dt == pytest.approx(1, rel=1e-5)
+    np.testing.assert_allclose(samples.values[0][:799, 0], x[:799, 0], atol=1e-3)
+    weights = {f.weight for f in ndde.data_findings(samples) if f.name == "irregular clock"}
+    assert weights <= {"note", "reservation"}

@@ -67,6 +67,24 @@ def test_a_known_clock_shows_in_a_few_cycles(years):
     assert not any(find_lines(x, (365.25,)) for x in slow)
 
 
+def test_a_few_cycles_stand_out_against_the_waves_beside_them():
+    """Twice as large as the weather; pieces of whole years tell it in half of such records. None
+    in walks, in noise with a long memory, and in rhythms of about a year that keep no time.
+    """
+    year, found, wrong = 365.25, 0, 0
+    for seed in range(10):
+        rng = np.random.default_rng(seed)
+        t = np.arange(int(rng.uniform(3.2, 5.5) * year))
+        noise = rng.normal(size=(2, len(t) + 3000))
+        weather = lfilter([0.6], [1, -0.8], noise[0])[-len(t) :]
+        seasonal = weather + 2 * np.sin(2 * np.pi * t / year + seed)
+        found += [line.period for line in find_lines(seasonal[:, None], (year,))] == [year]
+        wave = [1, -2 * 0.998 * np.cos(2 * np.pi / year), 0.998**2]
+        for record in (noise.cumsum(axis=1), lfilter([1], wave, noise)):
+            wrong += len(find_lines(record[:, -len(t) :].T, (year,)))
+    assert found >= 8 and wrong == 0
+
+
 def test_a_week_of_working_days_goes_with_its_overtones():
     """They hold little of the variance of what varies slowly, and much of that of its steps."""
     rng, t = np.random.default_rng(3), np.arange(730)
