@@ -281,14 +281,13 @@ def _beside(x: Float[np.ndarray, "time"], frequency: float) -> float:
     Few cycles cut into pieces hardly tell their scatter; noise is as large at neighbouring
     frequencies, and larger at lower ones where it is red.
     """
-    n = len(x)
-    time, cycles = np.arange(float(n)), frequency * n
+    n, cycles = len(x), frequency * len(x)
     rest = _without(x, [Line(0, 1 / frequency, 0.0, 0)])
     counts = np.arange(1, round(2 * cycles) + 1)
     counts = counts[np.abs(counts / cycles - np.round(counts / cycles)) * cycles >= 1]
     if len(counts) < 3:
         return 0.0
-    noise = np.mean(np.abs(np.exp(-2j * np.pi * np.outer(counts / n, time)) @ rest) ** 2)
+    noise = np.mean(np.abs(np.fft.rfft(rest)[counts]) ** 2)
     wave = (np.sum(x**2) - np.sum(rest**2)) * n / 2
     # Of an F-distribution with two degrees of freedom above.
     return float(-len(counts) * np.log1p(wave / max(noise, 1e-300) / len(counts)))

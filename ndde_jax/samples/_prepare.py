@@ -68,7 +68,7 @@ def prepare_samples(
         missing values; stamps that scatter around a grid, or whose intervals differ by more
         than half, are interpolated onto a grid of the median interval.
         `"seldom"`: variables with values at less than half of the samples, where another has more:
-            each value holds until the next, and they are known inputs from here on.
+            each value holds until the next, and `discover` reads them as known inputs.
         `"gaps"`: gaps of up to five samples are filled, by a curve where paths are smooth and by a
         forecast from the past where noise drives them.
         `"level"`: a level so large that single precision would lose the steps beside it is
@@ -125,6 +125,7 @@ def prepare_samples(
     for name, treat in zip(EVERY, treatments, strict=True):
         if name in steps:
             samples = treat(samples, known)
+        if name == "held":  # a value that holds until the next is no cause of a season
             known[list(treated_columns(samples, HELD))] = True
     return samples
 
@@ -278,9 +279,10 @@ def _regular(samples: Samples, known) -> Samples:
         return samples
     pairs = list(zip(samples.values, samples.times, strict=True))
     grid = find_grid(samples.times)
-    rows = float(np.median(np.concatenate([np.diff(t) for t in samples.times])))
+    intervals = np.concatenate([np.diff(t) for t in samples.times])
+    usual = float(np.median(intervals))
     own = min(_own_interval(samples, j) for j in range(samples.dim))
-    merged = rows * UNEVEN < own < np.inf
+    merged = usual * UNEVEN < own < np.inf
     # Where most samples have no neighbour on the grid, hardly a window would be complete.
     if grid is not None and grid.neighbours >= PAIRED and not merged:
         name, step = "rows", grid.step
@@ -293,12 +295,11 @@ def _regular(samples: Samples, known) -> Samples:
         grid_of = time_span(step, unit=samples.time_unit, digits=4)
         text = f"The time stamps lie on a grid of {grid_of}{missing}."
     else:
-        intervals = np.concatenate([np.diff(t) for t in samples.times])
         low, high = np.quantile(intervals, [0.05, 0.95])
         even = high < UNEVEN * low and not all(map(around_a_grid, samples.times))
         if even and not merged:
             return samples
-        name, step = "clock", own if merged else rows
+        name, step = "clock", own if merged else usual
         values, times, errors = zip(*(interpolated(x, t, step) for x, t in pairs), strict=True)
         error = np.average(errors, axis=0, weights=[float(len(x)) for x in values])
         increment = np.nanvar(np.concatenate([np.diff(x, axis=0) for x in values]), axis=0)

@@ -11,9 +11,10 @@ from .._checks import shown
 from .._types import Checked
 from ..fit._loss import window_loss
 from ..fit._prices import EBIC
-from ..samples._prepare import prepare_samples
+from ..samples._prepare import prepare_samples, treated_columns
 from ..samples._reading import read_alike, read_samples
 from ..samples._samples import Samples
+from ..samples._treatments import HELD
 from ..select._measured import measure_graph
 from ..select._midpoint import halfway, read_steps
 from ..select._screened import Screened
@@ -68,7 +69,8 @@ def _read(found: Any, other: Any, dt: Any, t: Any) -> Samples:
         # Checked, and the interval of stamps known.
         given = read_samples(alike.values, dt=dt, t=t, names=known.names, time_unit=known.time_unit)
         alike = read_alike(known, given, wanted_by="validate")
-    prepared = prepare_samples(read_samples(alike), (), found.inputs, known.transform)
+    steps = ("seldom",) if treated_columns(known, HELD) else ()
+    prepared = prepare_samples(read_samples(alike), steps, found.inputs, known.transform)
     gone = removed_in_time(found)
     timed = t is not None or (own_time and (alike.t is not None or bool(alike.starts)))
     if gone and not (timed and bool(alike.starts) == bool(known.starts)):

@@ -1,10 +1,13 @@
 """Inputs that are held between the ticks of a clock, in records with known drivers."""
 
+import dataclasses
+
 import jax
 import numpy as np
 import pytest
 
 import ndde_jax as ndde
+from ndde_jax.assess._assess import Relations
 
 CLOCK = 12
 
@@ -108,6 +111,16 @@ def test_what_is_measured_seldom_holds_until_the_next():
     assert links == {(0, 2), (1, 2)} and found.graph[1, 2, 1]
     assert found.inputs == ("x0",) and found.verdict == "with reservations"
     assert "held values" in {finding.name for finding in found.findings}
+    assert found.validate(x[700:]).holds[1, 2, 1]
+
+
+def test_a_season_of_what_is_measured_seldom_is_no_cause():
+    """It is removed from all; of a known input it would stay, as what drives the others."""
+    x, t = of_two_drivers(), np.arange(1500)
+    x += [4, 3, 5] * np.sin(2 * np.pi * t[:, None] / 365.25 + np.array([0, 0.4, 1]))
+    x[t % 7 != 3, 0] = np.nan
+    samples = ndde.prepare_samples(ndde.read_samples(x, dt=1.0, time_unit="day"))
+    assert [one.name for one in samples.treatments] == ["held", "season"]
 
 
 @pytest.mark.parametrize("kind", ["half is there", "one stretch", "few", "all seldom"])
@@ -136,5 +149,17 @@ def test_tables_of_two_clocks_merged():
     assert first.name == "clock" and "merged" in first.text and "grid of 1 hour" in first.text
     assert samples.dt == pytest.approx(1, rel=1e-5)
     np.testing.assert_allclose(samples.values[0][:799, 0], x[:799, 0], atol=1e-3)
-    weights = {f.weight for f in ndde.data_findings(samples) if f.name == "irregular clock"}
-    assert weights <= {"note", "reservation"}
+    weights = [f.weight for f in ndde.data_findings(samples) if f.name == "irregular clock"]
+    assert weights == ["reservation"]
+
+
+def test_of_what_holds_until_the_next_no_hidden_driver_is_told():
+    """What is new in it came before it shows, so that its targets seem to know it in advance."""
+    every = np.ones((3, 3, 1), bool)
+    pairs = ~np.eye(3, dtype=bool)
+    told = Relations.none(every)
+    told = dataclasses.replace(told, confounded=pairs, not_excluded=~pairs, unconfirmed=every)
+    found = told.of_held([0])
+    np.testing.assert_array_equal(np.argwhere(found.confounded), [(1, 2), (2, 1)])
+    assert found.not_excluded[0].all() and not found.not_excluded[1:, 0].any()
+    assert not found.unconfirmed[0].any() and found.unconfirmed[1:].all()
