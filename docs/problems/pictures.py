@@ -211,6 +211,8 @@ def pairs():
         "missing stretch": (*changed(stretch), series((0,), last=500),
             ("a hundred in a row are missing", "all are there")),
         "spikes": (*changed(spiked), series(), ("single values far off", "nothing stands out")),
+        "wrapped angle": (*changed(lambda x, _: np.cumsum(x, axis=0) % (2 * np.pi)),
+            series(last=80, style=".-"), ("starts again after each turn", "no jumps")),
         "quantised": (*changed(lambda x, _: np.round(x / x.std() * 2)), series(last=80, style=".-"),
             ("a few values in all", "fine resolution")),
         "clipped": (*changed(lambda x, _: np.minimum(x, x.std())), series(),

@@ -10,7 +10,7 @@ from jaxtyping import Bool, Float
 from .._checks import refusal
 from .._spoken import amount, listed, percent, time_span
 from .._types import Checked
-from ..samples._columns import APART, is_event, rests, trends
+from ..samples._columns import APART, SMALLER, is_event, rests, trends, turn_of
 from ..samples._gaps import runs
 from ..samples._noise import measurement_error, stretch
 from ..samples._prepare import (
@@ -247,11 +247,11 @@ def data_findings(
     """Return what the samples alone show that could make a graph wrong, and what was done about it.
 
     Seasons, trends, changes of regime, random walks, irregular clocks, copies of columns, missing
-    values, sensors that are quantised, clipped, stuck, held or interpolated, spikes, measurement
-    error, and orbits without noise that only repeat themselves. Closed forms, a fraction of a
-    second for twenty variables and five thousand samples. None fires on good data; each has a
-    remedy. Treated samples are tested as they are, and as they were measured where the treatment
-    would hide something.
+    values, angles, sensors that are quantised, clipped, stuck, held or interpolated, spikes,
+    measurement error, and orbits without noise that only repeat themselves. Closed forms, a
+    fraction of a second for twenty variables and five thousand samples. None fires on good data;
+    each has a remedy. Treated samples are tested as they are, and as they were measured where the
+    treatment would hide something.
 
     **Arguments:**
 
@@ -622,6 +622,26 @@ def _finely(evidence: SampleEvidence) -> Iterator[Sensor]:
     """
     fine = (sensor for sensor in evidence.sensors if not sensor.rounding > 0.02)
     return (sensor for sensor in fine if not rests(sensor.x))
+
+
+@rule(
+    "wrapped angle",
+    SAMPLES,
+    "{name} is an angle that starts again at {seam} after a full turn, and {share:.0%} of the "
+    "variance of its steps are jumps there: they are no changes that anything drives.",
+    "Give its sine and its cosine instead; of a phase that runs on, what numpy.unwrap returns.",
+    limits=Limits(
+        problem=SMALLER,
+        why="steps of independent values lose half of their variance where they may go round",
+    ),
+)
+def _wrapped(evidence: SampleEvidence) -> Iterator[Hit]:
+    for sensor in evidence.sensors:
+        turn = turn_of(sensor.x)
+        if turn is not None:
+            seam = f"{turn.seam:g}"
+            words = {"name": sensor.name, "seam": seam, "share": turn.share}
+            yield Hit(turn.share, words, variable=sensor.name)
 
 
 @rule(

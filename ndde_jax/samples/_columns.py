@@ -32,6 +32,10 @@ FEWEST_BLOCKS, MOST_BLOCKS, TIMES_PER_BLOCK = 8, 32, 8
 # what they do not tell: chosen by looking at records without a trend, of which a network that
 # changes between wells (network_20 of `benchmarks.delays`) comes closest.
 PAST, IN_NEWS = 3, 8.0
+# Turns in which angles are measured, the share of one that an angle must reach to go round, and by
+# how much its steps must be smaller as an angle than as a number: of independent values they are by
+# a half.
+TURNS, ROUND, SMALLER = (360.0, 2 * np.pi), 0.9, 0.6
 # How many standard errors blocks must lie apart, over all places where a regime could change.
 APART = 5.3
 
@@ -90,6 +94,42 @@ def rests(x: Float[np.ndarray, "time"]) -> bool:
     return bool(len(x) and x.min() == 0 and (x == 0).mean() > RESTS)
 
 
+class Turn(NamedTuple):
+    """An angle that starts again after a full turn.
+
+    - `size`: of the turn, 360 or 2π.
+    - `seam`: where it starts again.
+    - `share`: share of the sum of squared steps that is gone if steps go the shorter way round.
+    """
+
+    size: float
+    seam: float
+    share: float
+
+
+def turn_of(x: Float[np.ndarray, "time"]) -> Turn | None:
+    """Return the turn of a column of degrees or radians that goes round; None if it does not.
+
+    It lies within one turn that begins at zero or half a turn below, nearly fills it, and most of
+    what it moves from sample to sample are jumps from one end to the other.
+    """
+    there = x[np.isfinite(x)]
+    steps = np.diff(x)
+    steps = steps[np.isfinite(steps)]
+    square = float(steps @ steps)
+    if min(len(there), len(steps)) < FEWEST or not square > 0:
+        return None
+    low, high = float(there.min()), float(there.max())
+    for size in TURNS:
+        shorter = (steps + size / 2) % size - size / 2
+        share, rounding = 1 - float(shorter @ shorter) / square, 2e-3 * size
+        for seam in (0.0, -size / 2):
+            within = low >= seam - rounding and high <= seam + size + rounding
+            if within and high - low > ROUND * size and share > SMALLER:
+                return Turn(size, seam, share)
+    return None
+
+
 def is_pulse(x: Float[np.ndarray, "time"]) -> bool:
     """Return whether rare events last about one sample, so that they are unknown between
     samples.
@@ -125,7 +165,8 @@ def find_spikes(x: Float[np.ndarray, "time dim"]) -> Bool[np.ndarray, "time dim"
     is typical (the larger of the median distance, over 0.67, and the 90 % quantile over 1.64, as
     for normal distances) and by four times the range of three of the four. A burst of several
     samples, which a system can make, is none; nor is anything in a variable that tells of events,
-    that rests at zero, or that jumps from sample to sample anyhow.
+    that rests at zero, that goes round as an angle does, or that jumps from sample to sample
+    anyhow.
     """
     found = np.zeros(x.shape, bool)
     if len(x) < FEWEST:
@@ -137,7 +178,7 @@ def find_spikes(x: Float[np.ndarray, "time dim"]) -> Bool[np.ndarray, "time dim"
     with np.errstate(invalid="ignore"):
         for j in range(x.shape[1]):
             there = np.isfinite(distance[:, j]) & np.isfinite(spread[:, j])
-            if there.sum() < FEWEST or is_event(x[:, j]) or rests(x[:, j]):
+            if there.sum() < FEWEST or is_event(x[:, j]) or rests(x[:, j]) or turn_of(x[:, j]):
                 continue
             far = distance[there, j]
             typical = max(np.median(far) / 0.6745, np.quantile(far, 0.9) / 1.645)

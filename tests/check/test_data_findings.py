@@ -105,6 +105,7 @@ FAULTS = {
     "linear combination": lambda x, rng: np.hstack([x, x[:, :1] - x[:, 1:2]]),
     "missing values": lambda x, rng: np.where(rng.random(x.shape) < 0.05, np.nan, x),
     "missing stretch": _stretch,
+    "wrapped angle": lambda x, rng: np.cumsum(x, axis=0) % 360,
     "quantised": lambda x, rng: np.round(x / x.std() * 2),
     "clipped": lambda x, rng: np.minimum(x, x.std()),
     "spikes": _spikes,
@@ -125,6 +126,27 @@ def test_a_fault_is_named_with_a_number_and_a_remedy(name):
     assert finding.text and finding.remedy
     assert np.isfinite(finding.value)
     assert finding.weight in ("note", "reservation", "problem")
+
+
+def _direction(start, n=N):
+    """A direction in degrees that comes back to where it starts."""
+    rng, turned = np.random.default_rng(1), np.zeros(n)
+    for k in range(1, n):
+        turned[k] = 0.98 * turned[k - 1] + 9 * rng.normal()
+    return turned + start
+
+
+@pytest.mark.parametrize("radians", [False, True])
+@pytest.mark.parametrize("seam", [0, -180])
+def test_what_goes_round_is_an_angle_in_either_unit_and_its_jumps_are_no_spikes(seam, radians):
+    x = oscillators()
+    angle = (_direction(seam) - seam) % 360 + seam
+    x[:, 0] = np.deg2rad(angle) if radians else angle
+    names = found(x)
+    assert names["wrapped angle"].weight == "problem" and "spikes" not in names
+    for free in (_direction(180), np.random.default_rng(2).uniform(0, 360, N)):
+        x[:, 0] = free  # one that never goes round, and numbers without a memory
+        assert "wrapped angle" not in found(x)
 
 
 def test_counts_that_rest_at_zero_are_not_cut_off():
