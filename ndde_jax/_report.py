@@ -45,7 +45,7 @@ class EdgeRow:
 
 @dataclasses.dataclass(frozen=True)
 class TargetRow:
-    """A row of the table of targets: what explains the rate of one variable.
+    """A row of the table of targets: what explains the rate of a variable that is no known input.
 
     `words` name its drivers; `explained`, `held_out` and `memory` are shares of its variance:
     explained, explained on blocks that were not fitted, and left with a memory (NaN if unknown);
@@ -232,7 +232,7 @@ def _edge_rows(e: GraphEvidence) -> tuple[tuple[EdgeRow, ...], int]:
     # Where events pass, one delay is measured for a pair, whatever its lags.
     links: dict[tuple[str, str], list[tuple[int, int, int]]] = {}
     own: dict[int, list[tuple[int, int, int]]] = {}
-    for edge in e.edges(e.graph):
+    for edge in e.edges(e.kept):
         source, target = e.names[edge[0]], e.names[edge[1]]
         if edge[0] == edge[1]:
             own.setdefault(edge[0], []).append(edge)
@@ -252,12 +252,12 @@ def _edge_rows(e: GraphEvidence) -> tuple[tuple[EdgeRow, ...], int]:
 def _target_rows(found: Any, e: GraphEvidence, memory: tuple[float, ...]) -> tuple[TargetRow, ...]:
     risk, held_out = np.asarray(found.strengths.risk, float), np.asarray(found.held_out, float)
     rows = []
-    for j, name in enumerate(found.names):
+    for j in map(int, np.flatnonzero(e.modelled)):
         edges = [edge for edge in e.edges(e.graph) if edge[1] == j]
         explained = max(0.0, 1 - float(risk[j]))
         rows.append(
             TargetRow(
-                name=name,
+                name=found.names[j],
                 words=_words(e, edges, explained),
                 explained=explained,
                 held_out=1 - float(held_out[j]),
@@ -296,8 +296,10 @@ def _data(found: Any) -> str:
             f" and count for the variables whose rate and inputs are measured there, {counts.min()}"
             f" to {counts.max()} windows each"
         )
+    known = f"; known inputs: {listed(found.inputs, SHOWN_NAMES)}" if found.inputs else ""
+    who = f"{len(found.names)} variables ({listed(found.names, SHOWN_NAMES)}{known})"
     return (
-        f"{len(found.names)} variables ({listed(found.names, SHOWN_NAMES)}), {many}, one every "
+        f"{who}, {many}, one every "
         f"{time_span(found.dt, unit=found.time_unit)}{_period(found.samples)}{gaps}. "
         f"{int(found.windows.n_valid)} windows"
         f"{touched}. Candidate lags: {_lags(found.lags)}. States and rates of change are "

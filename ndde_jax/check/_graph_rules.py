@@ -135,6 +135,13 @@ class GraphEvidence:
         return ~np.isin(np.asarray(self.names), self.inputs)
 
     @property
+    def kept(self) -> Bool[np.ndarray, "source target lag"]:
+        """The edges into variables that are modelled: the past of a known input only continues
+        it.
+        """
+        return self.graph & self.modelled[None, :, None]
+
+    @property
     def pairs(self) -> Bool[np.ndarray, "source target"]:
         """The links between different variables, whatever the lag, into those that are modelled."""
         apart = ~np.eye(len(self.names), dtype=bool)
@@ -191,21 +198,21 @@ class GraphEvidence:
     @property
     def unconfirmed(self) -> Bool[np.ndarray, "source target lag"]:
         """The links between variables that pass on nothing that is new in their source."""
-        return self.relations.unconfirmed & self.graph & self.modelled[None, :, None]
+        return self.relations.unconfirmed & self.kept
 
     @functools.cached_property
     def weak(self) -> Bool[np.ndarray, "source target lag"]:
         """The edges that do not stand clear of their price and of zero, or pass on nothing new."""
         required = np.asarray(self.windows.prior.required)
         clear = (self.lower > 0) & (self.scores > CLEAR * self.price[None, :, None])
-        return self.graph & ~required & ~clear & self.modelled[None, :, None] | self.unconfirmed
+        return self.kept & ~required & ~clear | self.unconfirmed
 
     @functools.cached_property
     def touching(self) -> Bool[np.ndarray, "source target lag"]:
         """The edges of a source one lag after another edge of it: one of the two may be a
         stand-in.
         """
-        return touching(self.graph, self.lags) & self.modelled[None, :, None]
+        return touching(self.graph, self.lags) & self.kept
 
     @functools.cached_property
     def replaceable(self) -> Bool[np.ndarray, "source target lag"]:
@@ -214,8 +221,7 @@ class GraphEvidence:
         """
         rivals = self.relations.rivals
         close = (rivals.lower <= 0) | (rivals.cost < OF_PRICE * self.price[None, :, None])
-        close &= np.isfinite(rivals.cost) & self.modelled[None, :, None]
-        return close & self.graph & ~self.touching
+        return close & np.isfinite(rivals.cost) & self.kept & ~self.touching
 
     @property
     def doubt(self) -> str:
@@ -223,7 +229,7 @@ class GraphEvidence:
         # Of a map no delay lies between two lags.
         beside = self.touching & (not self.whole)
         doubtful = (self.weak | beside | self.replaceable).sum()
-        return RESERVATION if doubtful > DOUBT * self.graph.sum() else NOTE
+        return RESERVATION if doubtful > DOUBT * self.kept.sum() else NOTE
 
     def edges(self, which: Bool[np.ndarray, "source target lag"]) -> list[Edge]:
         """Return edges of a graph, strongest first."""
@@ -234,7 +240,7 @@ class GraphEvidence:
         """Return edges between different variables, strongest first; where events pass, one for
         each pair, since a travel time is of the pair, whichever lags carry it.
         """
-        edges = [edge for edge in self.edges(self.graph) if edge[0] != edge[1]]
+        edges = [edge for edge in self.edges(self.kept) if edge[0] != edge[1]]
         return list({edge[:2]: edge for edge in edges[::-1]}.values())[::-1] if self.events else (
             edges
         )  # fmt: skip
@@ -377,7 +383,7 @@ def _lost(e: GraphEvidence) -> Iterator[Hit]:
     theorem=PENALISED,
 )
 def _no_edge(e: GraphEvidence) -> Iterator[Hit]:
-    yield Hit(float(e.graph.sum()))
+    yield Hit(float(e.kept.sum()))
 
 
 @rule(
@@ -422,7 +428,7 @@ def _events(e: GraphEvidence) -> Iterator[Hit]:
     theorem=PENALISED,
 )
 def _weak(e: GraphEvidence) -> Iterator[Hit]:
-    kept, said = int(e.graph.sum()), []
+    kept, said = int(e.kept.sum()), []
     for which, one, many in (
         (
             e.weak & ~e.unconfirmed,
@@ -440,7 +446,7 @@ def _weak(e: GraphEvidence) -> Iterator[Hit]:
             said.append(f"{len(edges)} of {kept} inputs {what}: {e.links_listed(edges)}")
     if said:
         share = float(e.weak.sum() / kept)
-        stale = e.unconfirmed.sum() / max((e.graph & e.pairs[..., None]).sum(), 1)
+        stale = e.unconfirmed.sum() / max((e.kept & e.pairs[..., None]).sum(), 1)
         how = "" if stale else ": found.graph & (found.lower > 0)"
         weight = PROBLEM if share > DOUBTFUL or stale > TOO_MANY else e.doubt
         yield Hit(share, {"weak": ". ".join(said), "how": how}, weight=weight)
@@ -460,7 +466,7 @@ def _neighbours(e: GraphEvidence) -> Iterator[Hit]:
     if e.touching.any():
         pairs = e.pairs_listed(e.touching.any(axis=2), "→")
         weight = NOTE if e.whole else e.doubt
-        yield Hit(float(e.touching.sum() / e.graph.sum()), {"pairs": pairs}, weight=weight)
+        yield Hit(float(e.touching.sum() / e.kept.sum()), {"pairs": pairs}, weight=weight)
 
 
 @rule(
@@ -475,9 +481,10 @@ def _neighbours(e: GraphEvidence) -> Iterator[Hit]:
 )
 def _between(e: GraphEvidence) -> Iterator[Hit]:
     between, finer = delays_between(e.graph, e.reads, e.delays / e.dt, e.lags)
+    between &= e.kept
     if between.any():
         words = {"links": e.links_listed(e.edges(between)), "finer": finer}
-        yield Hit(float(between.sum() / e.graph.sum()), words)
+        yield Hit(float(between.sum() / e.kept.sum()), words)
 
 
 # ---- what the inputs leave ----
@@ -578,9 +585,9 @@ def _replaceable(e: GraphEvidence) -> Iterator[Hit]:
     if e.replaceable.any():
         rivals, count = e.relations.rivals, int(e.replaceable.sum())
         said = [f"{e.link(k)} by {_input(e, rivals.rival[k])}" for k in e.edges(e.replaceable)]
-        share = count / int((e.graph & ~e.touching).sum())
+        share = count / int((e.kept & ~e.touching).sum())
         edges = listed(said, SHOWN_LINKS, "; ")
-        words = {"count": count, "kept": int(e.graph.sum()), "edges": edges}
+        words = {"count": count, "kept": int(e.kept.sum()), "edges": edges}
         many = count > 1 and share > CARRIED
         yield Hit(share, words, weight=PROBLEM if many else e.doubt)
 

@@ -89,9 +89,10 @@ def _condition(e: GraphEvidence) -> Iterator[Hit]:
     theorem="the model class contains the truth",
 )
 def _unexplained(e: GraphEvidence) -> Iterator[Hit]:
-    risk = np.asarray(e.strengths.risk, float)
+    risk = np.where(e.modelled, np.asarray(e.strengths.risk, float), -np.inf)
     hardly, worst = int((~(risk < UNEXPLAINED)).sum()), int(np.argmax(risk))
-    then = f" Hardly anything is explained of {hardly} of {len(e.names)}." if hardly else ""
+    count = int(e.modelled.sum())
+    then = f" Hardly anything is explained of {hardly} of {count}." if hardly else ""
     yield Hit(float(risk[worst]), {"who": e.names[worst], "then": then})
 
 

@@ -115,7 +115,7 @@ def _next(reasons: list[Finding]) -> str:
 
 def _what(e: GraphEvidence) -> str:
     links = e.links()
-    kept = int(e.graph.sum())
+    kept = int(e.kept.sum())
     if not kept:
         return "No candidate input explains any rate of change."
     if not links:
@@ -127,7 +127,7 @@ def _what(e: GraphEvidence) -> str:
 
 
 def _sure(e: GraphEvidence) -> str:
-    kept = e.graph & e.modelled[None, :, None]
+    kept = e.kept
     if not kept.any():
         return "nothing was kept."
     firm = int((kept & (e.lower > 0)).sum())

@@ -17,7 +17,7 @@ from ._samples import Samples
 CHANGES = 10
 # Ticks that tell whether others drive a variable, and the chance to see a driver where there is
 # none.
-TICKS, ERROR = 20, 0.05
+TICKS, ERROR = 20, 0.01
 # Ages at which other variables may tell what is set, spread over the time between two ticks.
 AGES = 13
 # Share of measured values below which a variable is measured seldom, if another is not.
@@ -58,8 +58,8 @@ def until_the_next(
 def held_inputs(samples: Samples) -> dict[int, int]:
     """Return the numbers of variables that change only every so many samples, with how many, and
     that no other variable foretells: by rank correlations of what is new at a tick with the others
-    there, at samples before it and in the mean since the last one, at an error rate of 5 % a
-    variable.
+    at samples before it and in the mean since the last one, at an error rate of 1 % a variable.
+    What others do at the tick itself may be an answer to it, as that of a controller.
 
     Nothing is returned if all variables are held: then the record is listed too often.
     """
@@ -111,7 +111,7 @@ def _at_ticks(
     """Yield for each recording what is set at every tick, what was set before, and the others, with
     straight lines over their gaps.
     """
-    ages = np.unique(np.linspace(0, clock, AGES).astype(int))
+    ages = np.unique(np.linspace(1, clock, AGES).astype(int))
     for x in samples.values:
         value = np.asarray(x, float)
         changes = _changes(value[:, variable])
@@ -121,6 +121,6 @@ def _at_ticks(
         ticks = ticks[ticks >= clock]
         others = np.delete(bridged(value), variable, axis=1)
         total = np.cumsum(np.concatenate([np.zeros((1, others.shape[1])), others]), axis=0)
-        means = [(total[ticks + late] - total[ticks + late - clock]) / clock for late in (0, 1)]
+        mean = (total[ticks] - total[ticks - clock]) / clock
         own = [value[ticks, variable], value[ticks - clock, variable]]
-        yield np.column_stack([*own, *(others[ticks - age] for age in ages), *means])
+        yield np.column_stack([*own, *(others[ticks - age] for age in ages), mean])
