@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from ._clock import rounding_of
-from ._gaps import runs
+from ._gaps import bridged, runs
 
 # Fewest samples from which on a column can be told to be something.
 FEWEST = 20
@@ -32,6 +32,9 @@ FEWEST_BLOCKS, MOST_BLOCKS, TIMES_PER_BLOCK = 8, 32, 8
 # what they do not tell: chosen by looking at records without a trend, of which a network that
 # changes between wells (network_20 of `benchmarks.delays`) comes closest.
 PAST, IN_NEWS = 3, 8.0
+# Samples before and after a spike in which others may move with it; at how many places around it is
+# looked for comparison, and the chance to see such a movement where there is none.
+NEAR, AROUND, CHANCE = 5, 20, 1e-3
 # Turns in which angles are measured, the share of one that an angle must reach to go round, and by
 # how much its steps must be smaller as an angle than as a number: of independent values they are by
 # a half.
@@ -189,6 +192,47 @@ def find_spikes(x: Float[np.ndarray, "time dim"]) -> Bool[np.ndarray, "time dim"
             found[2:-2, j] = there & (distance[:, j] > FAR * typical + floor)
             found[2:-2, j] &= distance[:, j] > RANGES * spread[:, j]
     return found
+
+
+def are_answered(
+    values: Sequence[np.ndarray], spikes: Sequence[np.ndarray]
+) -> Bool[np.ndarray, "dim"]:
+    """Return whose spikes are no errors, since other variables move before or after them more than
+    they do in the neighbourhood (Mann and Whitney, 1947): bursts that pass on.
+
+    What others do at the sample of the spike itself is not looked at: a logger may fail for all.
+    """
+    from scipy.stats import mannwhitneyu  # takes most of a second to import
+
+    each = [(bridged(x), gone) for x, gone in zip(values, spikes, strict=True)]
+    found = np.zeros(values[0].shape[1], bool)
+    for j in np.flatnonzero(sum(gone.sum(axis=0) for gone in spikes)):
+        chances = []
+        for late in [*range(1, NEAR + 1), *range(-NEAR, 0)]:
+            parts = [_moves(x, gone[:, j], late) for x, gone in each]
+            here, around = (np.concatenate(part) for part in zip(*parts, strict=True))
+            here, around = (np.delete(part, j, axis=1) for part in (here, around))
+            if here.size and around.size:
+                test = mannwhitneyu(here, around, alternative="greater", method="asymptotic")
+                chances.append(np.nan_to_num(test.pvalue, nan=1.0))
+        found[j] = bool(np.min(chances, initial=1.0) * np.size(chances) < CHANCE)
+    return found
+
+
+def _moves(
+    x: Float[np.ndarray, "time dim"], spikes: Bool[np.ndarray, "time"], late: int
+) -> tuple[Float[np.ndarray, "spike dim"], Float[np.ndarray, "place dim"]]:
+    """Return how far variables move in samples after spikes, or before where `late` is negative;
+    and around the spikes.
+    """
+    first, last = (-1, late) if late > 0 else (late - 1, -1)
+    inner = np.arange(NEAR + 1, len(x) - NEAR - 1)
+    moved = np.abs(x[inner + last] - x[inner + first])
+    apart = np.arange(2 * NEAR, 2 * NEAR + AROUND // 2)
+    around = np.flatnonzero(spikes)[:, None] + np.concatenate([-apart, apart])
+    beside = np.bincount(around[(around >= 0) & (around < len(x))], minlength=len(x))[inner]
+    here = spikes[inner]
+    return moved[here], np.repeat(moved, np.where(here, 0, beside), axis=0)
 
 
 # ---- trends and steps, on blocks of a record ----

@@ -14,7 +14,15 @@ from .._spoken import listed, time_span, times as said_as_times, unit_ratio
 from .._types import Checked
 from . import _treatments
 from ._clock import find_grid
-from ._columns import APART, codes_of, find_spikes, is_clock as counts, is_event, trends
+from ._columns import (
+    APART,
+    are_answered,
+    codes_of,
+    find_spikes,
+    is_clock as counts,
+    is_event,
+    trends,
+)
 from ._gaps import around_a_grid, bridged, fill_gaps, interpolated, with_rows
 from ._holds import held_inputs, measured_seldom, until_the_next
 from ._lines import SAME_CLOCK, Line, find_lines, with_overtones
@@ -63,7 +71,8 @@ def prepare_samples(
         `"held"`: variables that change only every so many samples and that nothing else in the
             record foretells are known inputs from here on. Nothing can drive them in between.
         `"spikes"`: single values off their neighbours become missing values, in variables that
-            move smoothly; binary columns and rare events stay.
+            move smoothly; binary columns and rare events stay, and so do bursts that other
+            variables answer, or announce.
         `"clock"`: irregular time stamps. Rows that are merely missing from a regular grid become
         missing values; stamps that scatter around a grid, or whose intervals differ by more
         than half, are interpolated onto a grid of the median interval.
@@ -218,6 +227,7 @@ def _without_spikes(samples: Samples, known) -> Samples:
         gone.append((first | second) & np.isfinite(x) & ~known[None])
     # More than these are no accidents of a measurement but what the variable does.
     few = np.mean(np.concatenate(gone), axis=0) <= 0.05
+    few &= ~are_answered(samples.values, [found & few[None] for found in gone])
     one = "{} value far off both its neighbours ({}) is taken as an error and left out."
     many = "{} single values far off both their neighbours ({}) are taken as errors and left out."
     return _left_out(samples, "spikes", one, many, [found & few[None] for found in gone])

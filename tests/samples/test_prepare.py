@@ -240,6 +240,24 @@ def test_spikes_are_found_and_bursts_are_none():
     assert not find_spikes(burst).any()
 
 
+@pytest.mark.parametrize("late", [None, 1, 4])
+def test_spikes_that_others_follow_are_no_errors(late):
+    rng, x, n = np.random.default_rng(0), np.zeros((1500, 3)), 12
+    noise, wild = rng.normal(size=x.shape), np.exp(np.cumsum(0.05 * rng.normal(size=1500)))
+    places = rng.choice(np.arange(20, 1480), n, replace=False)
+    for k in range(1, len(x)):  # whose variance comes and goes
+        x[k] = 0.9 * x[k - 1] + wild[k] * noise[k]
+        if late and k - late in places:
+            x[k, 1] -= 5 * wild[k]
+    x[places, 0] += 10 * x[:, 0].std()
+    samples = prepared(x)
+    assert names(samples) == ([] if late else ["spikes", "gaps"])
+    backwards = prepared(x[::-1].copy())  # what announces a spike
+    assert names(backwards) == names(samples)
+    parts = prepared([x[:700], x[700:]])
+    assert ("spikes" in names(parts)) == (late is None)
+
+
 # ---- gaps ----
 
 
