@@ -262,6 +262,10 @@ def pairs():
             driven_apart(), against(0, 3), ("a function of another", "a variable of its own")),
         "links at once": (Data(within(True), STEPS), Data(within(False), STEPS),
             pairs_of_news, ("moved within the sample", "moved a sample later")),
+        "no foresight": (
+            Data(np.random.default_rng(6).normal(size=(N, 2)), STEPS, lags=(0, 1)),
+            Data(within(False), STEPS, lags=(0, 1)), series((0,), last=80, style=".-"),
+            ("forgotten at the next sample", "remembered for a while")),
         "drifting link": (Data(fading(-0.9), STEPS), Data(fading(0.9), STEPS), by_parts,
             ("an effect that turns around", "an effect that stays")),
         "passing events": (Data(waves(), lags=(0, 3, 6)), Data(plain(), lags=(0, 3, 6)),

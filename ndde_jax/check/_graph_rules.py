@@ -57,6 +57,9 @@ OF_PRICE = 0.5
 CARRIED = 0.15
 # Share of a rate's variance that persists in what is left of it.
 MEMORY, HEAVY_MEMORY = 0.05, 0.3
+# Share of the variance of a next value below which hardly anything is foretold, and share of a
+# rate's that then still seems to be explained: of independent values it is a half.
+FORESIGHT, THIRD = 0.05, 1 / 3
 PROCESS = "data-generating process"
 FINITE = "finite-sample recovery"
 SUPPORT = "full support of the occupation measure"
@@ -501,6 +504,34 @@ def _between(e: GraphEvidence) -> Iterator[Hit]:
 )
 def _finite(e: GraphEvidence) -> Iterator[Hit]:
     yield Hit(float((~np.isfinite(e.memory)).sum()))
+
+
+@rule(
+    "no foresight",
+    GRAPH,
+    "Hardly anything of the next value of {who} is foretold ({share} at most). What is explained of "
+    "the rate is the way back to the mean, which values that are independent of all before them go "
+    "as well.",
+    "Nothing; sample more often if something passes within one interval.",
+    limits=Limits(
+        note=1 - FORESIGHT,
+        why="a share of the variance of the next value that stays open, with a rate of which "
+        "a third is explained: of independent values half is",
+    ),
+    kind=ESTIMATED,
+    theorem=PROCESS,
+)
+def _no_foresight(e: GraphEvidence) -> Iterator[Hit]:
+    if e.flow:
+        return
+    risk, scaling = np.asarray(e.strengths.risk, float), e.windows.scaling
+    step = np.asarray(scaling.rate_scale, float) * e.dt * e.windows.step
+    left = risk * (step / np.asarray(scaling.scale, float)) ** 2
+    which = e.modelled & (left > 1 - FORESIGHT) & (risk < 1 - THIRD)
+    if which.any():
+        who = listed([n for n, there in zip(e.names, which, strict=True) if there])
+        least = float(left[which].min())
+        yield Hit(least, {"who": who, "share": percent(max(1 - least, 0.0))})
 
 
 @rule(

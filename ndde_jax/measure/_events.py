@@ -54,7 +54,7 @@ class Events(NamedTuple):
 
 
 def read_events(samples: Samples, *, lags, prior: PriorKnowledge | None = None) -> Events | None:
-    """Return the events of a record; None unless precedence decides, by
+    """Return the events of a record; None unless some variable is first and precedence decides, by
     [`rank_sources`][ndde_jax.measure.rank_sources] with the strengths of linear regressions on
     forward differences at `lags`.
 
@@ -73,6 +73,8 @@ def read_events(samples: Samples, *, lags, prior: PriorKnowledge | None = None) 
         return None
     itself = np.eye(samples.dim, dtype=bool)
     leads = (ranking.precedence > FIRST) & ~itself
+    if not leads.any():
+        return None  # shocks that reach all within one sample, such as those of a market
     alike = np.where(leads, likeness(samples, largest_shift(samples)), -np.inf)
     nearest = leads & _tree(np.maximum(alike, alike.T)) & (alike == alike.max(axis=1)[:, None])
     near, required = jnp.asarray(nearest | itself)[..., None], windows.prior.required

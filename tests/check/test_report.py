@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from scipy.signal import lfilter
 
 import ndde_jax as ndde
 from ndde_jax._axes import from_graph_axes
@@ -340,3 +341,17 @@ def test_without_refits_everything_is_said_that_needs_none(found):
     for name in ("windows per input", "penalty window", "largest residual memory",
                  "noise condition number", "radial drift", "no hidden driver"):  # fmt: skip
         assert f"{name}:" in text, name
+
+
+@pytest.mark.parametrize("kept", [0.0, 0.5])
+def test_of_independent_values_nothing_is_foretold(kept):
+    """Half of the rate of white noise follows from its value; of an autoregression the square of
+    its coefficient is the share of the next value.
+    """
+    noise = np.random.default_rng(0).normal(size=(3000, 2))
+    x = lfilter([1.0], [1.0, -kept], noise, axis=0)
+    found = ndde.discover(x, dt=1.0, lags=(0, 1), scheme="euler", key=jax.random.key(0))
+    np.testing.assert_allclose(found.strengths.risk, (1 + kept) / 2, atol=0.03)
+    said = [f for f in found.findings if f.name == "no foresight"]
+    assert [f.weight for f in said] == ([] if kept else ["note"])
+    assert all(f.value == pytest.approx(1, abs=0.01) and "x0, x1" in f.text for f in said)

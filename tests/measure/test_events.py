@@ -45,6 +45,14 @@ def test_many_steps_of_what_was_set_are_no_passing_events():
     assert ranking.trust == 0 and "x0 was set, in many steps" in ranking.reason
 
 
+def test_shocks_that_reach_all_at_once_are_no_passing_events(flood):
+    """Returns of a market: alike, in jumps, and nobody comes first."""
+    rng = np.random.default_rng(0)
+    shared, own = rng.standard_t(3, size=(1500, 1)), rng.standard_t(3, size=(1500, 6))
+    assert read_events(ndde.read_samples(shared + 0.6 * own, dt=1.0), lags=(0, 1)) is None
+    assert read_events(flood[0], lags=LAGS) is not None
+
+
 @pytest.mark.slow
 def test_the_delay_of_a_step_test_is_its_dead_time():
     """And not how long the whole response takes."""
