@@ -509,9 +509,9 @@ def _finite(e: GraphEvidence) -> Iterator[Hit]:
 @rule(
     "no foresight",
     GRAPH,
-    "Hardly anything of the next value of {who} is foretold ({share} at most). What is explained of "
-    "the rate is the way back to the mean, which values that are independent of all before them go "
-    "as well.",
+    "Hardly anything of the next value of {who} is foretold ({share} at most). What is explained "
+    "of the rate is the way back to the mean, which values that are independent of all before them "
+    "go as well.",
     "Nothing; sample more often if something passes within one interval.",
     limits=Limits(
         note=1 - FORESIGHT,
