@@ -1,5 +1,7 @@
 """The default choice of candidate lags, from the memory that samples have of one another."""
 
+from collections.abc import Sequence
+
 import numpy as np
 from jaxtyping import Float
 
@@ -39,7 +41,8 @@ def choose_lags(samples: Checked[Samples]) -> tuple[tuple[int, ...], str]:
     The next step of every variable is regressed on the present state of all, by cubic
     polynomials; to this the lag is added at which the state, or its square, explains most
     beside what is there already, again and again while that is clear (a chance of 1e-3 over all
-    lags and pairs, and half a percent of the variance of a step). The largest lag found, and a
+    lags and pairs, by standard errors that a few large values do not make small, and half a percent
+    of the variance of a step). The largest lag found, and a
     fourth more, is the largest candidate; where none above two is found, the time in which
     correlations fall to 1/e. Up to sixteen lags, or 150 candidates, are all taken: where one is
     left out, what acts there is split between its neighbours. Otherwise they are sixteen: 0 and
@@ -128,13 +131,18 @@ def _found(x: Float[np.ndarray, "time dim"], furthest: int, beside: bool = True)
         late = z[furthest - lag : rows - lag]
         return np.concatenate([late, late**2, late**3], axis=1)
 
+    scores = _normal_scores(z)
+
+    def ranks(lag: int) -> Float[np.ndarray, "step dim"]:
+        return scores[furthest - lag : rows - lag]
+
     late = np.concatenate([z[:-1], z[:-1] ** 2], axis=1)
     more = [np.ones((n, 1)), at(0)]
     first, second = np.triu_indices(dim, 1)
     if len(first) <= n // PRODUCT:
         more.append(z[furthest:-1][:, first] * z[furthest:-1][:, second])
     own = at_every_lag(late**2, np.ones((n, 1)), furthest)[:, :, 0]
-    least, rest, found = RESOLVED * own, steps, list[int]()
+    least, rest, found, seen = RESOLVED * own, steps, list[int](), set[int]()
     basis = np.zeros((n, 0))
     clear = norm.isf(CHANCE / (2 * own.size * dim)) ** 2
     while len(found) < ADDED and basis.shape[1] <= n // 4:
@@ -154,13 +162,56 @@ def _found(x: Float[np.ndarray, "time dim"], furthest: int, beside: bool = True)
             share = (at_every_lag(late, some, furthest) / size) ** 2 / free
             told = (share > clear / (n - basis.shape[1])) & (share * size**2 > LEAST * n)
             strongest = np.maximum(strongest, np.where(told, share, 0).max(axis=(1, 2)))
-        strongest[[lag - 1 for lag in found]] = 0
-        if not strongest.any():
+        strongest[[lag - 1 for lag in seen]] = 0
+        order = np.argsort(-strongest, kind="stable")[: np.count_nonzero(strongest)] + 1
+        ranked = ranks(0), *map(ranks, found)
+        for lag in map(int, order):
+            seen.add(lag)
+            then = late[furthest - lag : rows - lag]
+            then = then - basis @ (basis.T @ then) if beside else then
+            if _is_firm(then, rest, clear) or _is_ordered(ranks(lag), ranked, rest, clear):
+                found.append(lag)
+                more = [at(lag)]
+                break
+        else:
             break
-        found.append(int(strongest.argmax()) + 1)
-        more = [at(found[-1])]
     smooth = found and beside and (left**2 < LEAST * n).all()
     return _found(x, furthest, beside=False) if smooth else found
+
+
+def _is_firm(
+    late: Float[np.ndarray, "step column"], rest: Float[np.ndarray, "step dim"], clear: float
+) -> bool:
+    """Return whether columns go with what is left, by standard errors that hold whatever the
+    variances (White, 1980): a few large values are no evidence.
+    """
+    square = (late**2).T @ rest**2
+    along = (late.T @ rest) ** 2
+    return bool((along > clear * np.where(square > 0, square, np.inf)).any())
+
+
+def _is_ordered(
+    late: Float[np.ndarray, "step dim"],
+    known: Sequence[Float[np.ndarray, "step dim"]],
+    rest: Float[np.ndarray, "step dim"],
+    clear: float,
+) -> bool:
+    """Return whether normal scores of a late state, beside others that are known, go with those of
+    what is left: what a few large values tell in truth, all the others tell as well.
+    """
+    known = np.concatenate([np.ones((len(rest), 1)), *known], axis=1)
+    late = late - known @ np.linalg.lstsq(known, late, rcond=None)[0]
+    rest = _normal_scores(rest)
+    size = (late**2).sum(axis=0)[:, None] * (rest**2).mean(axis=0)
+    return bool(((late.T @ rest) ** 2 > clear * np.where(size > 0, size, np.inf)).any())
+
+
+def _normal_scores(x: Float[np.ndarray, "time dim"]) -> Float[np.ndarray, "time dim"]:
+    """Return the points below which a standard normal lies with the share of each rank."""
+    from scipy.special import ndtri
+    from scipy.stats import rankdata
+
+    return ndtri(rankdata(x, axis=0) / (len(x) + 1))
 
 
 def _parts(columns: Float[np.ndarray, "row column"]) -> list[Float[np.ndarray, "row some"]]:

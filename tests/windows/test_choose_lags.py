@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from scipy.signal import lfilter
 
 import ndde_jax as ndde
 from ndde_jax.windows._choose_lags import at_every_lag
@@ -54,6 +55,24 @@ def test_a_slow_source_tells_by_the_little_that_it_differs_from_the_present():
     samples = ndde.read_samples(np.stack([point, warm, melt], axis=1), dt=10.0)
     lags, _ = ndde.windows.choose_lags(samples)
     assert {4, 12} <= set(lags)
+
+
+@pytest.mark.parametrize("kind", ["lognormal", "rain", "counts"])
+def test_a_few_large_values_bring_no_late_lags_and_hide_none(kind):
+    rng, n = np.random.default_rng(1), 2500
+    slow = lfilter([0.6], [1.0, -0.8], rng.normal(size=(n, 3)), axis=0)
+    x = np.exp(1.2 * slow)
+    if kind == "rain":
+        x = np.where(rng.random((n, 3)) < 0.3, rng.gamma(0.6, 8.0, (n, 3)), 0.0)
+    elif kind == "counts":
+        x = rng.poisson(np.exp(slow)).astype(float)
+    lags, reason = ndde.windows.choose_lags(ndde.read_samples(x, dt=1.0))
+    assert max(lags) < 15 and "no delayed influence" in reason
+    driven = rng.normal(size=n)
+    driven[9:] += 0.5 * x[:-9, 0] / x[:, 0].std()
+    x[:, 2] = lfilter([1.0], [1.0, -0.7], driven)
+    lags, reason = ndde.windows.choose_lags(ndde.read_samples(x, dt=1.0))
+    assert "8 is the largest" in reason  # of the rate
 
 
 def test_a_path_without_noise_or_delay_gets_no_late_lags():
