@@ -105,7 +105,7 @@ def discover(
 
     - `x`: `[time dim]` or `[time]`; NumPy or JAX array, pandas Series or DataFrame (column names
         and time index are used), xarray DataArray or Dataset, [`Samples`][ndde_jax.Samples], what
-        [`load_example`][ndde_jax.load_example] returns, a file as a `pathlib.Path`; or a list of
+        [`load_example`][ndde_jax.load_example] returns, a file by its name; or a list of
         arrays or frames, several trajectories of one system. NaN marks missing values.
     - `dt`, `t`: sampling interval or time stamps, unless `x` carries them.
     - `lags`: candidate lags in samples, ascending, or times with their unit, `"6h"`, `"0:24h:2h"`

@@ -41,9 +41,9 @@ def read_samples(
     """Return measurements in any container, checked, as one value.
 
     **Arguments:** as [`discover`][ndde_jax.discover] takes them; [`Samples`][ndde_jax.Samples] are
-    returned as they are, but for what is given beside them. A file is given as a `pathlib.Path`;
-    what had to be assumed to read it is a warning, and the options of `ndde-jax discover` are
-    those of pandas then: read it with pandas, and pass the frame.
+    returned as they are, but for what is given beside them. A file is given by its name or as a
+    `pathlib.Path`; what had to be assumed to read it is a warning. To decide otherwise read it with
+    pandas, and pass the frame.
 
     **Raises:** `ValueError` for what cannot be used, as
     [`lagged_windows`][ndde_jax.lagged_windows].
@@ -158,7 +158,7 @@ class Labelled(NamedTuple):
 
 
 def read_labelled(x: Any, *, time: bool = True) -> Labelled:
-    """Unpack samples, examples, files (as a `Path`), and frames of pandas, Polars, Arrow and
+    """Unpack samples, examples, files (by name), and frames of pandas, Polars, Arrow and
     xarray; return anything else unchanged.
 
     A pandas Series or DataFrame gives its column names and, from an index of dates, durations or
@@ -186,7 +186,7 @@ def read_labelled(x: Any, *, time: bool = True) -> Labelled:
 
 def _reader(x: Any) -> Callable[[Any, bool], list["Labelled"]] | None:
     """Return what reads a container; None if it carries no labels."""
-    if isinstance(x, os.PathLike):
+    if isinstance(x, os.PathLike) or (isinstance(x, str) and os.path.isfile(x)):
         return _from_file
     module = type(x).__module__.partition(".")[0]
     if module in ("pandas", "xarray"):

@@ -114,9 +114,7 @@ def _as_array(x: Any) -> Any:
     """Return an array of real numbers, not yet converted."""
     if isinstance(x, (str, os.PathLike)):
         raise ValueError(
-            f"x must hold real numbers; got the name {str(x)!r}. Read a file first, as with "
-            "pandas.read_csv(name, index_col=0, parse_dates=True); the command line reads it as it "
-            "is, ndde-jax discover."
+            f"x must hold real numbers, or name a file; got {str(x)!r}, and no file is called that."
         )
     if isinstance(x, np.ma.MaskedArray):
         x = x.astype(float).filled(np.nan)  # type: ignore[attr-defined]

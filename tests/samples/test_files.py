@@ -102,6 +102,13 @@ def test_the_unit_of_numbers_is_that_in_the_name_of_their_column(tmp_path):
     samples = ndde.read_samples(path)
     assert (samples.dt, samples.time_unit) == (0.5, "day")
     assert ndde.read_samples(path, time_unit="week").time_unit == "week"
+    assert ndde.read_samples(str(path)).names == samples.names  # by name, too
+    path.write_text(
+        "\n".join(["date,a,b", *(f"{1950 + k / 12:.3f},{k % 7},{k % 5}" for k in range(40))])
+    )
+    assert read_table(path).unit == "year"
+    path.write_text("\n".join(["date,a,b", *rows]))
+    assert read_table(path).unit == ""
 
 
 def test_a_name_like_time_that_does_not_rise_is_a_variable(tmp_path):

@@ -80,7 +80,7 @@ def flat(j=1):
         ([[1.0, 2.0], [3.0]], {"dt": 1.0}, "one rectangular array"),
         (np.array([["a", "b"]] * 9), {"dt": 1.0}, "must hold real numbers"),
         (X * 1j, {"dt": 1.0}, "must hold real numbers"),
-        ("record.csv", {"dt": 1.0}, "got the name 'record.csv'. Read a file first"),
+        ("record.csv", {"dt": 1.0}, "or name a file; got 'record.csv', and no file"),
         (X.astype(object), {"dt": 1.0}, "dtype object"),
         (with_value(np.inf), {"dt": 1.0}, "column 1 is infinite at sample 4 of trajectory 0"),
         (with_value(-np.inf), {"dt": 1.0, "names": ("u", "v")}, r"column 1 \('v'\) is infinite"),
