@@ -67,7 +67,12 @@ class RestoredDDE(AbstractWrappedModel):
         """Return the physical drift for one physical history, whose first row is the present
         state.
         """
-        return _confined(self.model, jnp.asarray(history), self.center, self.radius, self.rate)
+        history = jnp.asarray(history)
+        return self.model(history) + self.restoring(history)
+
+    def restoring(self, history: Float[ArrayLike, "lag dim"]) -> Float[Array, "dim"]:
+        """Return the restoring force alone; inside the box it is an exact zero."""
+        return _restoring(jnp.asarray(history), self.center, self.radius, self.rate)
 
     def certificate(self) -> Certificate:
         """The dissipativity that the restoring force guarantees."""
@@ -90,10 +95,9 @@ def drift_bound(model: Checked[NeuralDDE]) -> Float[Array, "dim"]:
 
 # One program each where they are called by themselves; parts of the program around them otherwise.
 @partial(jax.jit, inline=True)
-def _confined(model, history, center, radius, rate):
-    # Inside the box the force is an exact zero, so the free drift is unchanged to the bit.
+def _restoring(history, center, radius, rate):
     u = history[0] - center
-    return model(history) - rate * (u - jnp.clip(u, -radius, radius))
+    return -rate * (u - jnp.clip(u, -radius, radius))
 
 
 @partial(jax.jit, inline=True)
@@ -106,14 +110,18 @@ def _certificate(free, radius, rate):
     return Certificate(bound, pull, bound**2 / (2 * pull), pull / 2, bound / pull)
 
 
-def _reach(history, valid, own: Scaling, center):
-    """Return `SPARE` times the largest distance of a state from the centre."""
+def _box(history, valid, own: Scaling, center):
+    """Return the centre, by default the middle of the range of states, and `SPARE` times the
+    largest distance of a state from it.
+    """
     given = (history, valid, own, center)
     xp = namespace_of(given)
     history, valid, own, center = jax.tree.map(xp.asarray, given)
-    states = history * own.scale[None, None] + own.center[None, None]
-    distance = xp.abs(states - center[None, None])
-    return to_jax(SPARE * xp.max(xp.where(valid[:, None, None], distance, 0), axis=(0, 1)))
+    states, there = history * own.scale[None, None] + own.center[None, None], valid[:, None, None]
+    low = xp.min(xp.where(there, states, xp.inf), axis=(0, 1))
+    high = xp.max(xp.where(there, states, -xp.inf), axis=(0, 1))
+    center = (low + high) / 2 if center is None else center
+    return to_jax(center), to_jax(SPARE * xp.maximum(high - center, center - low))
 
 
 def confine(
@@ -131,7 +139,9 @@ def confine(
     **Arguments:**
 
     - `model`: with lag 0 among its lags, since the force acts on the present state.
-    - `center`: of the box, `[dim]` or a number; by default the mean of the training data.
+    - `center`: of the box, `[dim]` or a number; by default, with `windows`, the middle of the range
+        of their states, so that of counts or discharge the box ends not far below zero, otherwise
+        the mean of the training data.
     - `radius`: half-width of the box, `[dim]` or a number; by default, with `windows`, whatever
         reaches twice as far as any of their states, otherwise 5 standard deviations. What lies a
         little beyond a record is part of the attractor, and a force there would bend it.
@@ -165,14 +175,15 @@ def confine(
     if windows is not None:
         check_windows(windows, "confine", "take one with unstack_windows")
     scaling = model.scaling
-    center = _vector(scaling.center if center is None else center, dim, "center")
     if radius is None and windows is not None:
         if windows.dim != dim:
             raise ValueError(
                 f"windows must hold the {dim} variables of the model; got {windows.dim}."
             )
         # By their own scaling, which is not the model's where the model saw other data.
-        radius = _reach(windows.history, windows.valid, windows.scaling, center)
+        center = None if center is None else _vector(center, dim, "center")
+        center, radius = _box(windows.history, windows.valid, windows.scaling, center)
+    center = _vector(scaling.center if center is None else center, dim, "center")
     radius = _vector(5 * scaling.scale if radius is None else radius, dim, "radius", positive=True)
     if rate is None:
         rate = _default_rate(drift_bound(model), radius, None if windows is None else windows.dt)

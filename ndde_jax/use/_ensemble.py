@@ -26,6 +26,7 @@ import numpy as np
 from jaxtyping import Array, ArrayLike, Bool, Float, Int, PRNGKeyArray
 
 from .._types import to_jax
+from ..models._confine import RestoredDDE
 from ..models._model import AbstractDelayModel, AbstractWrappedModel, model_rates
 from ..regression import Sums, sums_of
 from ..regression._features import WIDTH, knots_of, spline_terms
@@ -403,7 +404,7 @@ SHORTFALL = 0.05
 
 class Member(AbstractWrappedModel):
     """A learned drift and its correction: `trust` times the model plus `theta` times the columns of
-    a basis.
+    a basis, confined where the model is.
 
     With a leading axis of `theta` it is a stack of drifts, one for each path.
     """
@@ -416,7 +417,10 @@ class Member(AbstractWrappedModel):
     def __call__(self, history: Float[ArrayLike, "lag dim"]) -> Float[Array, "dim"]:
         """Return the physical drift for one physical history."""
         history = jnp.asarray(history)
-        return self.trust * self.model(history) + self.theta @ self.basis(history)
+        drift = self.trust * self.model(history) + self.theta @ self.basis(history)
+        if isinstance(self.model, RestoredDDE):
+            drift = drift + (1 - self.trust) * self.model.restoring(history)
+        return drift
 
     def each(self, histories: Float[Array, "path lag dim"]) -> Float[Array, "path dim"]:
         """Return the drift of every member of a stack for its own history."""

@@ -120,8 +120,11 @@ def test_default_box_covers_other_data_than_the_model_saw(model):
     x = 100 + 10 * np.cumsum(np.random.default_rng(1).normal(size=(60, 2)), axis=0)
     windows = ndde.lagged_windows(x, dt=1.0, lags=LAGS)
     confined = ndde.confine(model, windows=windows)
+    np.testing.assert_allclose(confined.radius, np.ptp(x[:-1], axis=0), rtol=1e-9)
+    np.testing.assert_allclose(confined.center, (x[:-1].max(axis=0) + x[:-1].min(axis=0)) / 2)
+    about = ndde.confine(model, windows=windows, center=model.scaling.center)
     distance = np.abs(x[:-1] - np.asarray(model.scaling.center)).max(axis=0)
-    np.testing.assert_allclose(confined.radius, 2 * distance, rtol=1e-9)
+    np.testing.assert_allclose(about.radius, 2 * distance, rtol=1e-9)
     three = ndde.lagged_windows(np.concatenate([x, x[:, :1] ** 2], axis=1), dt=1.0, lags=LAGS)
     with pytest.raises(ValueError, match="2 variables of the model; got 3"):
         ndde.confine(model, windows=three)
