@@ -34,6 +34,8 @@ from ._simulate import Change, Edits, check_memory, learned_paths, no_change, wi
 UNSUPPORTED = 0.5
 # Share of values outside the range of the data from which on it is said.
 OUTSIDE = 0.05
+# Variables whose effects are printed.
+SHOWN = 12
 # Correlation of neighbouring residuals from which on it is said.
 MEMORY = 0.1
 
@@ -84,10 +86,17 @@ class Intervention:
         return plot_intervention(self)
 
     def __repr__(self) -> str:
-        return (
-            f"Intervention on {', '.join(self.names)}: {len(self.changed)} pairs of paths "
-            f"{times_of(self)}"
-        )
+        head = f"Intervention, {len(self.changed)} pairs of paths {times_of(self)}"
+        if is_traced(self.changed):
+            return head
+        ends = np.asarray(self.effect(np.array([0.5, 0.05, 0.95])))[:, -1]
+        rows = [
+            f"  {name}  {middle:+.3g} ({low:.3g} to {high:.3g})"
+            for name, (middle, low, high) in zip(self.names, ends.T, strict=True)
+        ]
+        more = [f"  and {len(rows) - SHOWN} more: to_frame()"] * (len(rows) > SHOWN)
+        head += "; effects at the end, with 90 % intervals:"
+        return "\n".join([head, *rows[:SHOWN], *more])
 
 
 class WithInterventions:

@@ -16,6 +16,8 @@ def test_what_is_set_moves_the_others_as_in_the_true_system(found):
     expected = respond(past, HORIZON, held={0: 0.8}) - respond(past, HORIZON)
     np.testing.assert_allclose(made.difference.mean(axis=0), expected, atol=0.12)
     np.testing.assert_array_equal(made.effect(), made.effect(0.5))
+    low, high = (made.effect(q)[-1, 1] for q in (0.05, 0.95))
+    assert f"heat  {made.effect()[-1, 1]:+.3g} ({low:.3g} to {high:.3g})" in repr(made)
     # What nothing has reached yet differs by nothing at all, in members without an edge from there:
     # the noise is the same.
     deaf = ~found.resample().graphs[:, 0, 2].any(axis=1)[np.arange(200) % 40]

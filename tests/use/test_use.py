@@ -5,7 +5,9 @@ import json
 import sys
 from types import SimpleNamespace
 
+import equinox as eqx
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -197,3 +199,22 @@ def test_xarray_is_read_by_name(found):
     assert float(edge.delay_low) == found.delay_intervals[place][0]
     assert float(data.source_score.sel(source="heat", target="ice")) == found.source_scores[i, j]
     assert int(data.graph.sum()) == TRUTH.sum() and data.attrs["time_unit"] == found.time_unit
+
+
+def test_members_are_confined_where_the_regression_stands_alone(found):
+    """Far outside the data the columns of a regression are constant, and nothing pulled back."""
+    model = ndde.confine(found.model, windows=found.windows)
+    member = found.resample().members(model, np.array([0]))
+    at, far = found.lags.index(0), np.zeros((len(LAGS), len(NAMES)), np.float32)
+    far[at] = model.center + 3 * model.radius
+    for trust in (0.0, 1.0):
+        own = eqx.tree_at(
+            lambda m: (m.trust, m.theta),
+            member,
+            (jnp.full_like(member.trust, trust), jnp.zeros_like(member.theta)),
+        )
+        np.testing.assert_allclose(
+            own.each(jnp.asarray(far)[None])[0],
+            -2 * model.rate * model.radius + trust * model.model(far),
+            rtol=1e-4,
+        )
