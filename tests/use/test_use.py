@@ -205,7 +205,7 @@ def test_members_are_confined_where_the_regression_stands_alone(found):
     """Far outside the data the columns of a regression are constant, and nothing pulled back."""
     model = ndde.confine(found.model, windows=found.windows)
     member = found.resample().members(model, np.array([0]))
-    at, far = found.lags.index(0), np.zeros((len(LAGS), len(NAMES)), np.float32)
+    at, far = found.lags.index(0), np.zeros((len(LAGS), len(NAMES)))
     far[at] = model.center + 3 * model.radius
     for trust in (0.0, 1.0):
         own = eqx.tree_at(
