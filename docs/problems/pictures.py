@@ -14,6 +14,7 @@ from records import (
     Data,
     N,
     between,
+    blood,
     bursts,
     changed,
     cycle,
@@ -262,6 +263,10 @@ def pairs():
             driven_apart(), against(0, 3), ("a function of another", "a variable of its own")),
         "links at once": (Data(within(True), STEPS), Data(within(False), STEPS),
             pairs_of_news, ("moved within the sample", "moved a sample later")),
+        "no noise, lags": (
+            Data(blood(0.0), {"dt": 1.0}, lags=(0, 1, 2, 15, 16, 17, 18)),
+            Data(blood(0.02), {"dt": 1.0}, lags=(0, 1, 2, 15, 16, 17, 18)), series(last=250),
+            ("no noise: neighbours tell all", "noise tells lags apart")),
         "no foresight": (
             Data(np.random.default_rng(6).normal(size=(N, 2)), STEPS, lags=(0, 1)),
             Data(within(False), STEPS, lags=(0, 1)), series((0,), last=80, style=".-"),

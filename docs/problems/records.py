@@ -100,6 +100,18 @@ def sensors(error, n=400, seed=0):
 
 
 @functools.cache
+def blood(sigma, n=1500, seed=0, fine=10, late=17):
+    """The equation of Mackey and Glass (1977), one sample a unit of time."""
+    rng, h = np.random.default_rng(seed), 1 / fine
+    x = np.full(fine * (n + 300), 1.2)
+    noise = sigma * np.sqrt(h) * rng.normal(size=len(x))
+    for k in range(fine * late, len(x) - 1):
+        then = x[k - fine * late]
+        x[k + 1] = x[k] + h * (0.2 * then / (1 + then**10) - 0.1 * x[k]) + noise[k]
+    return x[300 * fine :: fine, None]
+
+
+@functools.cache
 def within(at_once, n=N, seed=0):
     """One variable moves another, within the same sample or one sample later."""
     rng, x = np.random.default_rng(seed), np.zeros((n + 100, 2))
