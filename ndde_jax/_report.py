@@ -42,6 +42,11 @@ class EdgeRow:
     strength: float
     lower: float
 
+    @property
+    def shares(self) -> tuple[str, str]:
+        """Strength and lower bound in words; below a thousandth they are said to be."""
+        return _share(self.strength), _share(self.lower)
+
 
 @dataclasses.dataclass(frozen=True)
 class TargetRow:
@@ -144,10 +149,14 @@ def _rendered(template: str, **values: Any) -> str:
     return printable(page.from_string(source).render(values))
 
 
+def _share(value: float) -> str:
+    return "< 0.001" if 0 < value < 0.0005 else f"{value:.3f}"
+
+
 def _aligned(edges: Sequence[EdgeRow]) -> list[str]:
     """Return the lines of a table: words on the left, numbers on the right."""
     heads = ("link", "after (90 %)", "strength", "at least")
-    rows = [heads, *((r.link, r.after, f"{r.strength:.3f}", f"{r.lower:.3f}") for r in edges)]
+    rows = [heads, *((r.link, r.after, *r.shares) for r in edges)]
     a, b, c, d = (max(map(len, column)) for column in zip(*rows, strict=True))
     return [f"{row[0]:<{a}}  {row[1]:<{b}}  {row[2]:>{c}}  {row[3]:>{d}}" for row in rows]
 

@@ -279,7 +279,8 @@ SEED: Option = (
 OF_DISCOVER: list[Option] = [
     ("data", dict(nargs="?", help="file, one row per sample; or use --example")),
     ("--example", dict(metavar="NAME", help="shipped real data; `ndde-jax examples` lists it")),
-    ("--dt", dict(type=POSITIVE, help="sampling interval (default: from the time column)")),
+    ("--dt", dict(type=POSITIVE, help=
+        "sampling interval (default: from the time column; 1 without one)")),
     ("--lags", dict(type=_argument(_lags), help=
         "candidate lags in samples: 0:12 (end included), 0:12:3 or 0,3,6; or times: 0:24h:2h "
         "(default: chosen from the data, or the example's)")),
@@ -623,10 +624,13 @@ def _read_file(arguments: argparse.Namespace) -> Samples:
         raise ValueError("The arrays of --key must have the same columns; they differ.")
     parts = [part for each in tables for part in from_table(each, time=arguments.dt is None)]
     read = joined(parts)
-    if arguments.dt is None and read.dt is None and read.t is None:
-        raise ValueError(
-            "The file has no time column: give the sampling interval with --dt, or name the "
-            "column with --time-column."
+    dt = arguments.dt
+    if dt is None and read.dt is None and read.t is None:
+        dt = 1.0
+        _note(
+            arguments,
+            "No column is the time: times are counted in samples; --dt or --time-column says "
+            "otherwise.",
         )
     if read.starts and arguments.time_unit not in (None, read.time_unit):
         raise ValueError(
@@ -637,7 +641,7 @@ def _read_file(arguments: argparse.Namespace) -> Samples:
         raise ValueError("--only and --months together leave no row.")
     unit = arguments.time_unit or read.time_unit
     with _about(arguments.data):
-        return read_samples(read, dt=arguments.dt, time_unit=unit, mask=list(read.mask) or None)
+        return read_samples(read, dt=dt, time_unit=unit, mask=list(read.mask) or None)
 
 
 @contextlib.contextmanager

@@ -99,6 +99,14 @@ def test_warnings_are_one_line(table, tmp_path, calls, capsys, monkeypatch):
     assert capsys.readouterr().err == "ndde-jax: warning: Not stored.\n"
 
 
+def test_without_a_time_column_samples_are_counted(tmp_path, calls, capsys):
+    rows = (f"{k % 7},{k * k % 11}" for k in range(30))
+    write(tmp_path / "x.csv", "\n".join(["a,b", *rows]))
+    assert run("discover", tmp_path / "x.csv", "--out", tmp_path, "--no-plot") == 0
+    assert calls[0][1]["dt"] == 1.0 and calls[0][1]["time_unit"] == ""
+    assert "times are counted in samples" in capsys.readouterr().err
+
+
 # ---- lags ----
 
 
@@ -123,7 +131,6 @@ def test_bad_lags_leave_with_code_2(text, capsys):
         (["data.csv", "--columns=a,z"], "no column 'z'; it has: month, a, b"),
         (["data.csv", "--time-column=when"], "no column 'when'"),
         (["data.csv", "--time-unit=day"], "counted in months"),
-        (["bare.csv"], "--dt"),
         (["ragged.csv", "--dt=1"], "row 3 has 1"),
         (
             ["text.csv", "--dt=1"],
@@ -141,7 +148,6 @@ def test_errors_are_one_line_and_code_2(
 ):
     monkeypatch.chdir(tmp_path)
     for name, text in {
-        "bare.csv": "a,b\n1,2\n3,4\n",
         "ragged.csv": "a,b\n1,2\n3\n",
         "text.csv": "a,b\n1,2\n3,warm\n",
         "back.csv": "t,a\n0,1\n2,1\n1,1\n",
