@@ -150,7 +150,9 @@ def _rendered(template: str, **values: Any) -> str:
 
 
 def _share(value: float) -> str:
-    return "< 0.001" if 0 < value < 0.0005 else f"{value:.3f}"
+    if abs(value) < 0.0005:
+        return "< 0.001" if value > 0 else "0.000"
+    return f"{value:.3f}"
 
 
 def _aligned(edges: Sequence[EdgeRow]) -> list[str]:
