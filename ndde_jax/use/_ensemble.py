@@ -419,7 +419,9 @@ class Member(AbstractWrappedModel):
         history = jnp.asarray(history)
         drift = self.trust * self.model(history) + self.theta @ self.basis(history)
         if isinstance(self.model, RestoredDDE):
-            drift = drift + (1 - self.trust) * self.model.restoring(history)
+            # A damped drift, of radius zero, has its force inside the data, as the regression does.
+            outside = jnp.where(self.model.radius > 0, self.model.restoring(history), 0)
+            drift = drift + (1 - self.trust) * outside
         return drift
 
     def each(self, histories: Float[Array, "path lag dim"]) -> Float[Array, "path dim"]:

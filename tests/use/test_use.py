@@ -218,3 +218,8 @@ def test_members_are_confined_where_the_regression_stands_alone(found):
             -2 * model.rate * model.radius + trust * model.model(far),
             rtol=1e-4,
         )
+    damped = ndde.models.damp(found.model, rate=2.0)
+    alone = found.resample().members(damped, np.array([0]))
+    alone = eqx.tree_at(lambda m: m.trust, alone, jnp.zeros_like(alone.trust))
+    expected = alone.theta[0] @ alone.basis(far)
+    np.testing.assert_allclose(alone.each(jnp.asarray(far)[None])[0], expected, rtol=1e-4)
