@@ -100,12 +100,10 @@ def rests(x: Float[np.ndarray, "time"]) -> bool:
 class Turn(NamedTuple):
     """An angle that starts again after a full turn.
 
-    - `size`: of the turn, 360 or 2π.
     - `seam`: where it starts again.
     - `share`: share of the sum of squared steps that is gone if steps go the shorter way round.
     """
 
-    size: float
     seam: float
     share: float
 
@@ -129,7 +127,7 @@ def turn_of(x: Float[np.ndarray, "time"]) -> Turn | None:
         for seam in (0.0, -size / 2):
             within = low >= seam - rounding and high <= seam + size + rounding
             if within and high - low > ROUND * size and share > SMALLER:
-                return Turn(size, seam, share)
+                return Turn(seam, share)
     return None
 
 
@@ -202,11 +200,14 @@ def are_answered(
 
     What others do at the sample of the spike itself is not looked at: a logger may fail for all.
     """
+    found = np.zeros(values[0].shape[1], bool)
+    columns = np.flatnonzero(np.concatenate(spikes).any(axis=0))
+    if not len(columns):
+        return found
     from scipy.stats import mannwhitneyu  # takes most of a second to import
 
     each = [(bridged(x), gone) for x, gone in zip(values, spikes, strict=True)]
-    found = np.zeros(values[0].shape[1], bool)
-    for j in np.flatnonzero(sum(gone.sum(axis=0) for gone in spikes)):
+    for j in columns:
         chances = []
         for late in [*range(1, NEAR + 1), *range(-NEAR, 0)]:
             parts = [_moves(x, gone[:, j], late) for x, gone in each]
