@@ -518,8 +518,8 @@ def _finite(e: GraphEvidence) -> Iterator[Hit]:
     "sample; or give those lags only that can be.",
     limits=Limits(
         reservation=0.0,
-        why="a share of the links with a delay; without noise that of the equation of Mackey and "
-        "Glass is found beside the true one",
+        why="a share of the links with a delay; without noise those of steep laws have others "
+        "beside them",
     ),
     kind=ESTIMATED,
     theorem=SUPPORT,

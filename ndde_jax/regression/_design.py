@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from .._types import namespace_of
-from ._features import QUANTILES, WIDTH, knots_of, spline_columns
+from ._features import MANY_QUANTILES, QUANTILES, WIDTH, knots_of, spline_columns
 
 # Of the size of a term beside that of the variable itself: less is rounding in single precision,
 # as where knots coincide.
@@ -25,7 +25,7 @@ REDUNDANT = 1e-4
 # Plain dataclasses: searches read attributes of a design ten thousand times, and those of an
 # `eqx.Module` take microseconds.
 @jax.tree_util.register_dataclass
-@dataclasses.dataclass(frozen=True, eq=False)
+@dataclasses.dataclass(frozen=True, eq=False, kw_only=True)
 class Design:
     """The splines of every input, orthonormal within each, and their inner products.
 
@@ -36,6 +36,8 @@ class Design:
     - `gram`: their inner products, `[input width input width]`.
     - `present`: which of them are not redundant, `[input width]`.
     - `norms`: sum of squares of every centred product of two inputs, `[input input]`.
+    - `error`: variance of errors of the features, of which the inner product of each with itself
+        has that much more.
     """
 
     inputs: Any
@@ -47,6 +49,7 @@ class Design:
     features: Any
     gram: Any
     norms: Any
+    error: Any = 0.0
     # Which of these have inputs on their first axis, after the rows, and on both axes.
     OF_INPUTS: ClassVar[tuple[str, ...]] = ("knots", "mean", "matrix", "present")
     OF_ROWS: ClassVar[tuple[str, ...]] = ("inputs", "features")
@@ -56,6 +59,11 @@ class Design:
     def n_inputs(self) -> int:
         """The number of candidate inputs."""
         return self.knots.shape[0]
+
+    @property
+    def width(self) -> int:
+        """The number of terms of a spline."""
+        return self.knots.shape[1] - 1
 
     @property
     def n_windows(self) -> Any:
@@ -82,7 +90,8 @@ class Design:
     def with_inputs(self, places: Any, values: Any) -> "Design":
         """Return the design with other values, `[window place]`, of the inputs at some places."""
         places = np.asarray(places, int)
-        new = design_of(values, self.root**2)
+        knots = knots_of(values[self.root > 0], quantiles_of(self.width))
+        new = design_of(values, self.root**2, knots)
         parts = self.OF_INPUTS + self.OF_ROWS
         own = {name: getattr(self, name).copy(order="K") for name in parts}
         for name in self.OF_INPUTS:
@@ -91,6 +100,7 @@ class Design:
             own[name][:, places] = getattr(new, name)
         gram, norms = self.gram.copy(), self.norms.copy()
         rows = inner_products(new.features, own["features"])
+        rows[np.arange(len(places)), :, places] += self.error * np.eye(self.width)[None]
         gram[places], gram[:, :, places] = rows, rows.transpose(2, 3, 0, 1)
         rows = _norms_of_products(new.inputs, own["inputs"], self.root)
         norms[places], norms[:, places] = rows, rows.T
@@ -135,7 +145,12 @@ class Rate(NamedTuple):
     mean: float
 
 
-def design_of(inputs: Any, weight: Any, knots: Any = None) -> Design:
+def quantiles_of(width: int) -> tuple[float, ...]:
+    """Return the quantiles that are the knots of splines with so many terms."""
+    return QUANTILES if width == WIDTH else MANY_QUANTILES
+
+
+def design_of(inputs: Any, weight: Any, knots: Any = None, error: Any = 0.0) -> Design:
     """Return the design of inputs `[window input]` with a weight for each window.
 
     - `knots`: of their splines, `[input knot]`; by default at quantiles of the inputs.
@@ -164,6 +179,8 @@ def design_of(inputs: Any, weight: Any, knots: Any = None) -> Design:
     means = [weight @ term / total for term in terms]
     centred = ((term - m[None]) * root[:, None] for term, m in zip(terms, means, strict=True))
     basis = orthonormal(centred)
+    n_columns = basis.present.size
+    more = error * np.eye(n_columns, dtype=inputs.dtype).reshape(2 * basis.present.shape)
     return Design(
         inputs=inputs,
         root=root,
@@ -172,8 +189,9 @@ def design_of(inputs: Any, weight: Any, knots: Any = None) -> Design:
         matrix=basis.matrix,
         present=basis.present,
         features=basis.features,
-        gram=inner_products(basis.features, basis.features),
+        gram=inner_products(basis.features, basis.features) + more,
         norms=_norms_of_products(inputs, inputs, root),
+        error=error,
     )
 
 
@@ -196,6 +214,7 @@ def orthonormal(terms: Iterable) -> Basis:
     rows: list[Any] = []
     columns: list[Any] = []
     present: list[Any] = []
+    terms = list(terms)
     for k, column in enumerate(terms):
         xp = namespace_of(column)
         size = xp.sqrt((column**2).sum(0))
@@ -203,7 +222,7 @@ def orthonormal(terms: Iterable) -> Basis:
         there = (size > LEAST * one) & (size > 0)
         scale = xp.where(there, size, 1)
         column = column / scale[None]
-        row = np.eye(WIDTH, dtype=column.dtype)[k][None] / scale[:, None]
+        row = np.eye(len(terms), dtype=column.dtype)[k][None] / scale[:, None]
         for _ in range(2 if columns else 0):
             for other, before in zip(columns, rows, strict=True):
                 along = (other * column).sum(0)

@@ -10,17 +10,22 @@ from jaxtyping import Array, Bool, Float
 QUANTILES = (0.025, 0.1833, 0.3417, 0.5, 0.6583, 0.8167, 0.975)
 # Terms of a spline: the input itself first.
 WIDTH = len(QUANTILES) - 1
+# Knots for records without noise, whose splines err by their own bends and by nothing else: what
+# seven miss of a steep law, other lags would make up for.
+MANY_QUANTILES = tuple(np.linspace(0.02, 0.98, 21).tolist())
 # Squared error of a neighbour's guess, relative to a step, below which a path is smooth.
 SMOOTH = 0.25
 # Squared error of cubics, relative to that of lines, below which a path clearly bends.
 BENT = 0.5
 
 
-def knots_of(values: Float[np.ndarray, "sample *input"]) -> Float[np.ndarray, "*input knot"]:
+def knots_of(
+    values: Float[np.ndarray, "sample *input"], quantiles: tuple[float, ...] = QUANTILES
+) -> Float[np.ndarray, "*input knot"]:
     """Return the knots of each input, quantiles of its values."""
     if not len(values):
-        return np.zeros((*values.shape[1:], len(QUANTILES)))
-    return np.moveaxis(np.quantile(values, QUANTILES, axis=0), 0, -1)
+        return np.zeros((*values.shape[1:], len(quantiles)))
+    return np.moveaxis(np.quantile(values, quantiles, axis=0), 0, -1)
 
 
 def spline_terms(

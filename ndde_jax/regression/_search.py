@@ -15,6 +15,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.scipy.linalg import solve_triangular
 from jaxtyping import Array, Bool, Float, Int
 
 from .._types import namespace_of
@@ -35,6 +36,10 @@ PROGRESS = 1e-3
 FLOOR = 1e-4
 # Relative to the size of a feature: less of it beside the features before it is rounding.
 REDUNDANT = 1e-8
+# Width up to which elimination is written out.
+WRITTEN_OUT = 8
+# Groups of which all pairs are tried at the start; of more those that explain most by themselves.
+PAIRED = 128
 # Windows that a column takes at least.
 WINDOWS_PER_COLUMN = 4
 
@@ -253,9 +258,13 @@ def _at(values: Any, places: Any) -> Any:
 def eliminated(a: Any, b: Any) -> Any:
     """Return bᵀ a⁻¹ b of the leading part of each size 1 … width, `[*batch width]`.
 
-    Elimination written out: for matrices this small LAPACK calls cost more than the arithmetic.
+    Elimination written out: for small matrices LAPACK calls cost more than the arithmetic.
     """
     xp, width = namespace_of((a, b)), b.shape[-1]
+    if width > WRITTEN_OUT:
+        root = xp.linalg.cholesky(a)
+        solve = np.linalg.solve if xp is np else functools.partial(solve_triangular, lower=True)
+        return xp.cumsum(solve(root, b[..., None])[..., 0] ** 2, axis=-1)
     rows = [[a[..., i, j] for j in range(i + 1)] for i in range(width)]
     right, total, parts = [b[..., i] for i in range(width)], 0.0, []
     for k in range(width):
@@ -268,6 +277,35 @@ def eliminated(a: Any, b: Any) -> Any:
             for j in range(k + 1, i + 1):
                 rows[i][j] = rows[i][j] - factor * rows[j][k]
     return xp.stack(parts, axis=-1)
+
+
+def best_pairs(problem: Problem) -> Int[np.ndarray, "target group"]:
+    """Return, for every target, the levels of the two groups that explain most of it together, on
+    the host: a start where groups tell little one by one.
+    """
+    width = problem.present.shape[1]
+    eye = ridge_of(problem.gram.dtype) * np.eye(2 * width)
+    level = np.full(problem.allowed.shape, OUT, np.int32)
+    for j, cross in enumerate(problem.cross):
+        alone = np.where(problem.allowed[j], (cross**2).sum(axis=1), -1)
+        among = np.sort(np.argsort(-alone, kind="stable")[:PAIRED])
+        among = among[alone[among] >= 0]
+        best = 0.0
+        for place, first in enumerate(among[:-1]):
+            second = among[place + 1 :]
+            matrix = np.tile(eye, (len(second), 1, 1))
+            across = problem.gram[first][:, second].transpose(1, 0, 2)
+            matrix[:, :width, :width] += problem.gram[first, :, first]
+            matrix[:, width:, width:] += problem.gram[second, :, second]
+            matrix[:, :width, width:], matrix[:, width:, :width] = across, across.swapaxes(1, 2)
+            ends = np.broadcast_to(cross[first], cross[second].shape)
+            ends = np.concatenate([ends, cross[second]], axis=1)
+            explained = (ends * np.linalg.solve(matrix, ends[..., None])[..., 0]).sum(axis=1)
+            if explained.max() > best:
+                best = explained.max()
+                level[j] = OUT
+                level[j, [first, second[explained.argmax()]]] = CURVE
+    return level
 
 
 class _State(eqx.Module):

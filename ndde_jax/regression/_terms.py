@@ -27,6 +27,7 @@ from ._search import (
     Problem,
     Selection,
     best_of,
+    best_pairs,
     columns_price,
     each_alone,
     eliminated,
@@ -171,12 +172,13 @@ def fit_terms(design: Design, y: Any, terms: Terms) -> Fit:
         own = jnp.nonzero(terms.level > OUT, size=min(MOST, n_inputs), fill_value=n_inputs)[0]
         level = jnp.where(own < n_inputs, terms.level[jnp.minimum(own, n_inputs - 1)], OUT)
         own, pairs, used = jnp.minimum(own, n_inputs - 1), terms.pairs, terms.used
-    first = np.arange(WIDTH) == 0
+    width = design.width
+    first = np.arange(width) == 0
     lines = (level == LINE)[:, None] & first[None]
     on = design.present[own] & ((level == CURVE)[:, None] | lines)
     columns = (design.features[:, own].reshape(len(y), -1), design.products(pairs)[0])
-    splines = (own[:, None] * WIDTH + np.arange(WIDTH)[None]).reshape(-1)
-    reads = xp.repeat(own[:, None] == numbers[None], WIDTH, axis=0)
+    splines = (own[:, None] * width + np.arange(width)[None]).reshape(-1)
+    reads = xp.repeat(own[:, None] == numbers[None], width, axis=0)
     reads = xp.concatenate([reads, (pairs[:, :, None] == numbers[None, None]).any(1)])
     place = xp.concatenate([splines, xp.full(len(pairs), -1)])
     columns, on = xp.concatenate(columns, axis=1), xp.concatenate([on.reshape(-1), used])
@@ -184,17 +186,19 @@ def fit_terms(design: Design, y: Any, terms: Terms) -> Fit:
         columns, reads, place, on = columns[:, on], reads[on], place[on], on[on]
     columns = xp.where(on[None], columns, 0)
     gram = columns.T @ columns
-    ridge = xp.where(on, ridge_of(gram.dtype), 1).astype(gram.dtype)
+    error = xp.where(on & (place >= 0), design.error, 0).astype(gram.dtype)
+    ridge = xp.where(on, ridge_of(gram.dtype), 1).astype(gram.dtype) + error
     inverse = xp.linalg.inv(gram + np.eye(len(gram), dtype=gram.dtype) * ridge[None])
     c = inverse @ (columns.T @ y)
     # Twice, which removes what ridge and rounding did.
     for _ in range(2):
-        c = c + inverse @ (columns.T @ (y - columns @ c))
+        c = c + inverse @ (columns.T @ (y - columns @ c) - error * c)
     c = xp.where(on, c, 0)
     left = y - columns @ c
+    risk = left @ left + error @ c**2
     charged = _charged(design, terms)
     n = design.n_windows
-    return Fit(terms, columns, on, place, reads, c, inverse, left, left @ left, n, charged)
+    return Fit(terms, columns, on, place, reads, c, inverse, left, risk, n, charged)
 
 
 def best_fit(design: Design, y: Any, inputs: Any) -> Fit:
@@ -220,19 +224,19 @@ def outside_gains(design: Design, fit: Fit) -> Any:
     explains is in it: weak inputs are ranked by it, and all below chance would be equal.
     """
     xp = namespace_of((design, fit.columns))
-    n_inputs = design.n_inputs
+    n_inputs, width = design.n_inputs, design.width
     features = design.features.reshape(len(fit.residual), -1)
-    overlap = design.gram.reshape(n_inputs * WIDTH, -1)[xp.maximum(fit.place, 0)]
+    overlap = design.gram.reshape(n_inputs * width, -1)[xp.maximum(fit.place, 0)]
     product = fit.place < 0
     if xp is np:
         overlap[product] = fit.columns[:, product].T @ features
     else:
         overlap = jnp.where(product[:, None], fit.columns.T @ features, overlap)
     overlap = xp.where(fit.on[:, None], overlap, 0)
-    left = (fit.residual @ features).reshape(n_inputs, WIDTH)
-    solved = (fit.inverse @ overlap).reshape(-1, n_inputs, WIDTH).transpose(1, 0, 2)
-    overlap = overlap.reshape(-1, n_inputs, WIDTH).transpose(1, 2, 0)
-    each, eye = np.arange(n_inputs), np.eye(WIDTH, dtype=left.dtype)[None]
+    left = (fit.residual @ features).reshape(n_inputs, width)
+    solved = (fit.inverse @ overlap).reshape(-1, n_inputs, width).transpose(1, 0, 2)
+    overlap = overlap.reshape(-1, n_inputs, width).transpose(1, 2, 0)
+    each, eye = np.arange(n_inputs), np.eye(width, dtype=left.dtype)[None]
     block = design.gram[each, :, each] - overlap @ solved + ridge_of(left.dtype) * eye
     present = design.present
     block = xp.where(present[:, :, None] & present[:, None], block, eye)
@@ -289,12 +293,14 @@ def _problem(design: Design, rate: _Rate, slots: Any, products: _Products, place
     """
     xp = namespace_of((design, rate, slots, products))
     y, dtype = rate.y, rate.y.dtype
-    own_present = design.present[slots] & xp.logical_or(rate.bent, (np.arange(WIDTH) == 0)[None])
+    own_present = design.present[slots] & xp.logical_or(
+        rate.bent, (np.arange(design.width) == 0)[None]
+    )
     pairs, count, among = products.pairs, products.pairs.shape[0], slots.shape[0]
     # A product comes with the straight lines of its inputs, so that one move brings all of it.
     lines = design.features[:, :, 0][:, pairs]
     columns = xp.concatenate([design.products(pairs)[0][..., None], lines], axis=-1)
-    spare, full = (0, WIDTH - 3), (0, 0)
+    spare, full = (0, design.width - 3), (0, 0)
     crossed = inner_products(design.features[:, slots], columns)
     crossed = xp.pad(crossed, (full, full, full, spare))
     inner = xp.pad(inner_products(columns, columns), (full, spare, full, spare))
@@ -428,7 +434,7 @@ def _problem_of_sums(
     cross = outputs.T @ design.features.reshape(len(outputs), -1)
     return Problem(
         gram=design.gram,
-        cross=cross.reshape(-1, design.n_inputs, WIDTH),
+        cross=cross.reshape(-1, design.n_inputs, design.width),
         power=(outputs**2).sum(0),
         present=design.present,
         n=design.n_windows,
@@ -475,6 +481,21 @@ def _sums(splines: Problem, most: int) -> tuple[Selection, Selection]:
         for whole, part in zip(bent, new, strict=True):
             whole[again] = part
     return linear, bent
+
+
+def find_sums(design: Design, outputs: Any, allowed: Any, required: Any) -> list[Terms]:
+    """Return the best sums of splines of several rates, `[window target]`, each with inputs of its
+    own, `[target input]`; on the host.
+
+    For designs with many knots. The search begins from nothing and from the best pair of inputs:
+    without noise a few states just before the present tell the rate of a path, as differences, and
+    no single move leads from these to the two that make it.
+    """
+    problem = _problem_of_sums(design, outputs, allowed, required, design.n_inputs)
+    most = _most(required.sum(1).max(initial=0)[None])
+    found = best_of([search_known(problem, start, most) for start in (None, best_pairs(problem))])
+    nothing = Terms.none(design.n_inputs, np)
+    return [nothing._replace(level=level) for level in found.level]
 
 
 def find_all_terms(
@@ -637,7 +658,7 @@ def _find_known(
     rate = _Rate(y, begun.cross, allowed, required, design.n_windows, True, choices)
     nothing = Terms.none(design.n_inputs, np)
     best = [(nothing._replace(level=kind.level), kind.cost) for kind in (linear, bent)]
-    if len(nothing.pairs):
+    if len(nothing.pairs) and design.width == WIDTH:
         # Products that stand for themselves are overlooked by what has taken their inputs for sums,
         # and the other way round.
         best.append(_with_rounds(design, rate, *best[1], most))
@@ -656,7 +677,8 @@ def _find_known(
             if not _worth_together(whole.n, alone.risk, whole.risk, one.used.sum()):
                 continue
             products = _Products(one.pairs, one.used, np.inf)
-            worth = np.where(one.reads(), np.inf, 0)
+            gain = np.where(rate.allowed, outside_gains(design, whole), -1)
+            worth = np.where(one.reads() | rate.required, np.inf, gain)
             pruned = _with_products(design, rate, one, worth, products, most)
             if pruned[1] < min(cost for _, cost in best) - PROGRESS:
                 best.append(_with_rounds(design, rate, *pruned, most))
@@ -714,7 +736,7 @@ def _find_traced(design: Design, y: Any, allowed: Any, required: Any, step: int)
     """
     n_inputs = design.n_inputs
     worth, nothing = jnp.zeros(n_inputs, y.dtype), Terms.none(n_inputs, jnp)
-    cross = (y @ design.features.reshape(len(y), -1)).reshape(n_inputs, WIDTH)
+    cross = (y @ design.features.reshape(len(y), -1)).reshape(n_inputs, design.width)
     now = np.arange(n_inputs) < step
 
     def searched(begin, kind):

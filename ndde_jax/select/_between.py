@@ -10,8 +10,8 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from ..regression._design import Design, design_of
-from ..regression._features import Between, spline_terms
+from ..regression._design import Design, design_of, quantiles_of
+from ..regression._features import WIDTH, Between, knots_of, spline_terms
 from ..regression._search import PROGRESS
 from ..regression._terms import Terms, best_fit, describe, find_terms, fit_terms
 from ..samples._samples import Samples
@@ -63,6 +63,7 @@ class Record(NamedTuple):
     - `forward`: whether rates are forward differences, which are means over a step.
     - `later`: by how many samples what drives a target counts later than the middle of its step.
     - `rough`: the variables that straight lines tell as well as cubics do.
+    - `width`: number of terms of the splines that read it.
     """
 
     values: Float[np.ndarray, "sample dim"]
@@ -70,6 +71,7 @@ class Record(NamedTuple):
     forward: bool
     later: Float[np.ndarray, " target"]
     rough: Bool[np.ndarray, " dim"]
+    width: int = WIDTH
 
     @classmethod
     def of(cls, samples: Samples, windows: Windows) -> "Record":
@@ -304,7 +306,8 @@ def linearised(
     weight = data.weight[seen]
     low, late, high = (state[seen] for state in states)
     inputs = np.concatenate([known[seen], late], axis=1)
-    design = design_of(inputs, weight)
+    knots = knots_of(inputs[weight > 0], quantiles_of(record.width))
+    design = design_of(inputs, weight, knots)
     y, _ = design.standardised(data.outputs[seen, target])
     if terms is None:
         every = np.ones(design.n_inputs, bool)

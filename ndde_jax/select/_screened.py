@@ -9,6 +9,7 @@ from jaxtyping import Bool, Float
 
 from .._memory import make_room
 from ..regression._design import Design, Rate, design_of
+from ..regression._features import MANY_QUANTILES, knots_of
 from ..regression._readings import Readings
 from ..regression._summed import Summed
 from ..regression._terms import Terms
@@ -20,10 +21,16 @@ from ._splines import (
     SplineGraph,
     partial_knots,
     present_terms,
+    search_exact,
     search_known,
     search_partial,
 )
 from ._target_fit import TargetFit
+
+# Variance of errors that inputs of a record without noise have for a search. Without any, a few
+# states just before the present tell a rate as their differences, with large coefficients of
+# opposite signs. Chosen by looking at the links of seven chaotic flows and of flows with delays.
+EXACT = 1e-6
 
 
 class Screened:
@@ -65,7 +72,8 @@ class Screened:
         """
         if self.summed is not None:
             return self.summed.rate(j)
-        design, output = self.design_for(j, inputs), self.data.outputs[:, j]
+        partial, output = self.data.partial is not None, self.data.outputs[:, j]
+        design = self.design_for(j, inputs) if partial else self.design
         weight = design.root**2
         return Rate(design, output, float(weight @ output) / max(float(weight.sum()), 1))
 
@@ -91,17 +99,41 @@ class Screened:
         return KnownData(self.windows)
 
     @functools.cached_property
-    def design(self) -> Design:
-        return design_of(self.data.inputs, self.data.weight)
+    def exact(self) -> bool:
+        """Whether the record has no noise, so that rates are known but for differences: with past
+        states as inputs.
+        """
+        data, windows = self.data, self.windows
+        known = data.partial is None and self.whole is None and not data.refused
+        return known and len(windows.lags) > 1 and windows.scheme == "central4"
 
     @functools.cached_property
+    def design(self) -> Design:
+        return design_of(self.data.inputs, self.data.weight, error=EXACT * self.exact)
+
+    @functools.cached_property
+    def many_knots(self) -> Design:
+        """The design with splines of many knots."""
+        data = self.data
+        knots = knots_of(data.inputs[data.weight > 0], MANY_QUANTILES)
+        return design_of(data.inputs, data.weight, knots, EXACT)
+
+    @property
     def found(self) -> SplineGraph:
+        return self._searched[0]
+
+    @functools.cached_property
+    def _searched(self) -> tuple[SplineGraph, Bool[np.ndarray, " target"]]:
+        """The graph, and the targets that splines of many knots describe."""
         make_room(self.windows)
-        if self.data.partial is not None:
-            return search_partial(self.data, SHORTLIST)
-        several = len(self.windows.lags) > 1 and not self.data.refused
+        data, none = self.data, np.zeros(self.data.dim, bool)
+        if data.partial is not None:
+            return search_partial(data, SHORTLIST), none
+        several = len(self.windows.lags) > 1 and not data.refused
         now = self.present if several else None
-        return search_known(self.data, self.design, SHORTLIST, now)
+        if self.exact:
+            return search_exact(data, self.design, self.many_knots, SHORTLIST, now)
+        return search_known(data, self.design, SHORTLIST, now), none
 
     @functools.cached_property
     def present(self) -> list[Terms]:
@@ -110,7 +142,7 @@ class Screened:
 
     @functools.cached_property
     def knots(self) -> Float[np.ndarray, "input knot"]:
-        """The knots of the splines of every input, the same for all targets."""
+        """The knots of the splines of every input in a drift, the same for all targets."""
         if self.data.partial is None:
             return self.design.knots
         return partial_knots(self.data.partial)
@@ -118,7 +150,7 @@ class Screened:
     def design_for(self, j: int, inputs: Bool[np.ndarray, " input"]) -> Design:
         """Return the design of the windows that count for a target on some inputs."""
         if self.data.partial is None:
-            return self.design
+            return self.many_knots if self._searched[1][j] else self.design
         data = self.data.of_target(j, inputs)
         return design_of(data.inputs, data.weight, self.knots)
 
@@ -130,7 +162,13 @@ class Screened:
         if self.record is None:
             return []
         return [
-            Refiner(self.record, data.weighing(own.data.weight), lags, own.design, among)
+            Refiner(
+                self.record._replace(width=own.design.width),
+                data.weighing(own.data.weight),
+                lags,
+                own.design,
+                among,
+            )
             for own in fits
         ]
 

@@ -12,7 +12,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Bool, Float, Int
 
 from .._axes import from_flat_inputs
 from .._checks import check_whole, check_windows
@@ -26,7 +26,9 @@ from ..regression._terms import (
     Terms,
     describe,
     find_all_terms,
+    find_sums,
     find_terms,
+    fit_terms,
 )
 from ..windows._flat import FlatData, FlatPartial, KnownData
 from ..windows._windows import Windows
@@ -147,6 +149,31 @@ def search_known(
     outputs = _standardised(data, design)
     every = find_all_terms(design, outputs, data.allowed, data.required, data.dim, now)
     return graph_of_terms(data, design, every, shortlist)
+
+
+def search_exact(
+    data: KnownData, few: Design, many: Design, shortlist: int, now: list[Terms] | None
+) -> tuple[SplineGraph, Bool[np.ndarray, " target"]]:
+    """Return the [`spline_graph`][ndde_jax.select.spline_graph] of windows without noise, each
+    target on a design with few knots or on one with many, and which have many: those that sums of
+    splines with so many describe better.
+    """
+    outputs, given = _standardised(data, few), (data.allowed, data.required)
+    terms = [
+        find_all_terms(few, outputs, *given, data.dim, now),
+        find_sums(many, outputs, *given),
+    ]
+    rows, bent = [], np.zeros(data.dim, bool)
+    for j, raw in enumerate(data.outputs.T):
+        costs = [
+            float(fit_terms(design, outputs[:, j], own[j]).criterion())
+            for design, own in zip((few, many), terms, strict=True)
+        ]
+        bent[j] = costs[1] < costs[0]
+        design = many if bent[j] else few
+        n_slots = min(shortlist, design.n_inputs)
+        rows.append(describe(design, raw, terms[int(bent[j])][j], data.dim, n_slots))
+    return _graph_of(_stacked(rows), data), bent
 
 
 def present_terms(data: KnownData, design: Design) -> list[Terms]:

@@ -11,7 +11,13 @@ import pytest
 import statsmodels.api as sm
 
 from ndde_jax.regression import Problem, design_of, search, search_known, sums_of
-from ndde_jax.regression._search import FLOOR, columns_price, known_options
+from ndde_jax.regression._search import (
+    FLOOR,
+    best_pairs,
+    columns_price,
+    eliminated,
+    known_options,
+)
 
 WIDTH = 3
 PER_TARGET = ("cross", "power", "allowed", "required")
@@ -203,3 +209,34 @@ def test_many_targets_are_searched_as_one_after_the_other():
         one = search_known(whole._replace(**own))
         np.testing.assert_array_equal(one.level[0], found.level[j])
         np.testing.assert_allclose(one.change[0], found.change[j], rtol=1e-9)
+
+
+def test_the_best_pair_is_that_of_all_pairs():
+    x, y = record(5, groups=6)
+    allowed = np.ones((2, 6), bool)
+    allowed[1, 0] = False
+    level = best_pairs(problem(x, y, allowed=allowed))
+    x = x - x.mean(axis=0)
+    for j in range(2):
+        among = np.flatnonzero(allowed[j])
+        left = {
+            pair: np.linalg.lstsq(
+                x[:, columns_of(2 * np.isin(range(6), pair))], y[:, j] - y[:, j].mean(), rcond=None
+            )[1][0]
+            for pair in itertools.combinations(among, 2)
+        }
+        assert tuple(np.flatnonzero(level[j])) == min(left, key=left.get)
+
+
+@pytest.mark.parametrize("width", [3, 12])
+def test_elimination_is_that_of_numpy(width):
+    rng = np.random.default_rng(0)
+    root, b = rng.normal(size=(5, width, width)), rng.normal(size=(5, width))
+    a = root @ root.swapaxes(1, 2) + np.eye(width)
+    expected = [
+        np.einsum("gi,gi->g", b[:, :k], np.linalg.solve(a[:, :k, :k], b[:, :k, None])[..., 0])
+        for k in range(1, width + 1)
+    ]
+    for xp in (np, jnp):
+        got = eliminated(xp.asarray(a), xp.asarray(b))
+        np.testing.assert_allclose(got, np.stack(expected, axis=1), rtol=1e-9)

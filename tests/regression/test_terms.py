@@ -44,6 +44,28 @@ def risk_of(columns, y):
     return left @ left
 
 
+def test_errors_of_inputs_count_as_rows_that_hold_nothing_else():
+    """Least squares with a ridge is that of as many more rows (Marquardt, 1970)."""
+    z, rate = record()
+    error = 0.01
+    design = design_of(z, np.ones(N), error=error)
+    y, _ = design.standardised(rate)
+    terms = Terms(np.array([CURVE, OUT, OUT, CURVE, OUT]), np.zeros((0, 2), int), np.zeros(0, bool))
+    fit = fit_terms(design, y, terms)
+    columns = rows(design, terms)[:, 1:]
+    more = np.sqrt(error) * np.eye(columns.shape[1])
+    columns, longer = np.concatenate([columns, more]), np.append(y, np.zeros(len(more)))
+    np.testing.assert_allclose(fit.risk, risk_of(columns, longer), rtol=1e-9)
+    plain = design_of(z, np.ones(N))
+    extra = design.gram.reshape(2 * (design.present.size,)) - plain.gram.reshape(
+        2 * (design.present.size,)
+    )
+    np.testing.assert_allclose(extra, error * np.eye(len(extra)), atol=1e-12)
+    other = design.with_inputs([1], z[:, [4]] + 1)
+    again = design_of(np.column_stack([z[:, 0], z[:, 4] + 1, z[:, 2:]]), np.ones(N), error=error)
+    np.testing.assert_allclose(other.gram, again.gram, atol=1e-12)
+
+
 def test_a_fit_is_that_of_numpy():
     z, rate = record()
     design = design_of(z, np.ones(N))
