@@ -5,6 +5,7 @@ import dataclasses
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
+from ..regression._features import knots_of, spline_terms
 from ._score import NOISE, Inputs, drift_beyond, left_by, multiplies, roots
 
 # Rows for every column of a regression with bends; below that, lines alone.
@@ -90,6 +91,17 @@ def rivals(
             # A drift that leaves no noise follows the path, whichever inputs it has.
             noisy = by_drift @ by_drift > NOISE * total
             whole, drift = (by_drift, drift) if noisy else (whole, None)
+            if not noisy:
+                # Without noise any candidate makes up for what polynomials lack of a law.
+                lines = np.stack([inputs.line[:, a, i] for i, lags in groups for a in lags], axis=1)
+                splines = spline_terms(lines, knots_of(lines))[..., 1:]
+                number = np.concatenate(
+                    [np.full(len(lags), k) for k, (_, lags) in enumerate(groups)]
+                )
+                number = np.repeat(number, splines.shape[2])
+                kept = np.concatenate([kept, _unit(splines.reshape(n, -1).T)])
+                kept_of = np.concatenate([kept_of, np.stack([number, number])], axis=1)
+                whole = left_by(rate, kept.T)
         with_kept, with_rate = columns @ kept.T, columns @ rate
         for k, (i, lags) in enumerate(groups):
             if required[i, j, lags].any():

@@ -1,6 +1,7 @@
 """What replacing an edge costs, against plain least squares; and that the verdict says it."""
 
 import jax.numpy as jnp
+import jax.random as jr
 import numpy as np
 import pytest
 
@@ -134,6 +135,22 @@ def test_a_bend_that_polynomials_lack_is_that_of_the_drift():
     whole = squares(kept, -0.5 * own + np.sign(history[:, 1, 0]) + other)
     costs = [squares([place, *kept[1:]], -0.5 * own + other) - whole for place in [(1, 1), (2, 1)]]
     assert found.cost[0, 1, 1] == pytest.approx(min(costs) / (rate @ rate), rel=1e-4)
+
+
+def test_maps_without_noise_are_carried_by_nothing_else():
+    """Chaos of known links, exactly learned; normal scores of its arcsine law bend elsewhere."""
+    rng = np.random.default_rng(1)
+    x = np.empty((400, 3))
+    x[0] = rng.uniform(0.2, 0.8, 3)
+    moved = lambda v, rate: rate * v * (1 - v)  # noqa: E731
+    for k in range(399):
+        a, b, c = moved(x[k], np.array([3.97, 3.82, 3.88]))
+        x[k + 1] = a, 0.9 * b + 0.1 * a, 0.92 * c + 0.08 * b
+    recipe = ndde.Recipe(strategy=ndde.select.Default(networks=None))
+    found = ndde.discover(x, dt=1.0, lags=(0, 1, 2), recipe=recipe, key=jr.key(0))
+    edges = [(int(i), int(j), int(k)) for i, j, k in np.argwhere(found.graph)]
+    assert edges == [(0, 0, 0), (0, 1, 0), (1, 1, 0), (1, 2, 0), (2, 2, 0)]
+    assert found.verdict == "supported"
 
 
 def within_chance(batch, links):
