@@ -35,7 +35,7 @@ from ._score import (
     source_tests,
 )
 
-# Partial correlation of what is left, below which a link inside the interval does no harm, and the
+# Correlation of what is left, and partial one, below which a link inside the interval does no harm, and the
 # probability that a record of unrelated variables has any such pair by chance, which is divided
 # among its pairs (Bonferroni). Of six stations that share a field in equal parts, given all others,
 # it is about .18; the first limit was set by looking at these.
@@ -90,8 +90,9 @@ def at_once(
     graph: Bool[np.ndarray, "source target lag"],
     left: Float[np.ndarray, "row dim"],
 ) -> AtOnce:
-    """Return correlations of residuals, and partial ones given all other residuals that are large
-    and beyond chance, by standard errors that hold for changing variances.
+    """Return correlations of residuals, and the pairs of which these are large, and partial ones
+    given all other residuals, too, beyond chance by standard errors that hold for changing
+    variances.
 
     Of a continuous path a link whose delay is shorter than a step works within the step too. As
     much as that can be is taken off before.
@@ -145,7 +146,8 @@ def at_once(
         error = np.sqrt((both * (product - mean) ** 2).sum(axis=0) / n / n)
         beyond = (np.abs(mean) > apart * error) & (np.abs(partial[i, j]) > RELATED)
         inside[i, j] = beyond & (count[i, j] > least)
-    related[places] = inside | inside.T
+    # What two variables do to a third relates them given that one, and not by themselves.
+    related[places] = (inside | inside.T) & (np.abs(covariance) > RELATED)
     noisy = _noisy(inputs, left)
     related &= noisy[:, None] & noisy
     return AtOnce(correlation, related)

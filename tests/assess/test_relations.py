@@ -153,6 +153,18 @@ def test_links_within_a_sample_are_at_once():
     assert np.mean([np.abs(r.correlation[0, 1]) for r in found]) > 0.4
 
 
+def test_two_causes_within_a_sample_of_one_variable_are_not_related_by_it():
+    rng = np.random.default_rng(0)
+    x = np.zeros((2000, 3))
+    for k in range(1999):
+        x[k + 1] = 0.6 * x[k] + rng.normal(size=3)
+        x[k + 1, 2] += 0.8 * x[k + 1, 0] - 0.7 * x[k + 1, 1]
+    found = relations_of(x, np.eye(3, dtype=bool)[..., None] & (np.arange(len(LAGS)) == 0))
+    expected = np.zeros((3, 3), bool)
+    expected[[0, 1, 2, 2], [2, 2, 0, 1]] = True
+    np.testing.assert_array_equal(found.at_once, expected)
+
+
 @pytest.mark.parametrize("noise", ["gaussian", "student"])
 def test_coefficients_that_turn_around_are_named(noise):
     batch = generators.clean_map(15, drifting=True, extra=2, noise=noise, seed=5)
