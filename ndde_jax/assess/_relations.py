@@ -35,10 +35,10 @@ from ._score import (
     source_tests,
 )
 
-# Correlation of what is left, and partial one, below which a link inside the interval does no harm, and the
-# probability that a record of unrelated variables has any such pair by chance, which is divided
-# among its pairs (Bonferroni). Of six stations that share a field in equal parts, given all others,
-# it is about .18; the first limit was set by looking at these.
+# Correlation of what is left, and partial one, below which a link inside the interval does no harm,
+# and the probability that a record of unrelated variables has any such pair by chance, which is
+# divided among its pairs (Bonferroni). Of six stations that share a field in equal parts, given all
+# others, it is about .18; the first limit was set by looking at these.
 RELATED, CHANCE = 0.12, 1 / 40
 
 
@@ -634,7 +634,7 @@ def _centred(a):
 UNCONFIRMED = 0.01
 # Probability with which a link would show among what is new in its source, below which it is no
 # sign that it does not: of a smooth source hardly anything is new.
-POWER = 0.7
+POWER = 0.9
 
 
 def unconfirmed(
@@ -646,14 +646,16 @@ def unconfirmed(
     source: by themselves, or times the other inputs where their products matter, they explain more
     than chance does, beside what that was made of they do not, though they should.
 
-    The test is that of the p-values, of lags next to each other together, since a delay lies
-    between these and neither is much without the other. A link that stands for what drives its
-    source, or for a memory that both share, explains its target only as long as that is not given.
+    The test is that of the p-values, of what the input seems to do, one column, which shows in
+    shorter records than lines and bends each by themselves; of lags next to each other together,
+    since a delay lies between these and neither is much without the other. A link that stands for
+    what drives its source, or for a memory that both share, explains its target only as long as
+    that is not given.
     """
     from scipy.special import chdtri, chndtr  # take a moment to import
 
     rows = inputs.rows
-    plain, p, size, width = np.full((4, *graph.shape), np.nan)
+    plain, p, size = np.full((3, *graph.shape), np.nan)
     beside = touching(graph, rows.lags)
     for j in range(rows.dim):
         multiplied = multiplies(inputs, j, graph[:, j])
@@ -684,26 +686,29 @@ def unconfirmed(
             if len(given) > ROWS * (given.shape[1] + 10):
                 rate, columns = rows.rates[there, j], columns[there]
                 plain[i, j, places] = group_test(rate, columns, other).p
-                p[i, j, places] = group_test(rate, columns, given).p
-                size[i, j, places] = _expected(rate, columns, other, given)
-                width[i, j, places] = columns.shape[1]
+                seems = _as_it_seems(rate, columns, other)
+                p[i, j, places] = group_test(rate, seems[:, None], given).p
+                size[i, j, places] = _expected(rate, seems, given)
     limit = UNCONFIRMED / max(np.isfinite(p).sum(), 1)
-    power = 1 - chndtr(chdtri(width, limit), width, size)
+    power = 1 - chndtr(chdtri(1, limit), 1, size)
     with np.errstate(invalid="ignore"):
         return (plain <= limit) & (p > limit) & (power > POWER)
 
 
-def _expected(rate, columns, other, given) -> float:
-    """Return the noncentrality, of χ², that new values of an input would have if it worked as it
-    seems to beside the others alone.
-    """
+def _as_it_seems(rate, columns, other) -> Float[np.ndarray, "row"]:
+    """Return what the columns of an input seem to do beside the others alone."""
     q = basis(other)
     columns, rate = columns - columns.mean(axis=0), rate - rate.mean()
     columns, rate = columns - q.T @ (q @ columns), rate - q.T @ (q @ rate)
-    slopes = np.linalg.lstsq(columns, rate, rcond=1e-9)[0]
-    new = left_by(columns @ slopes, given)
-    left = rate - columns @ slopes
-    return float(len(rate) * (new @ new) / max(left @ left, 1e-300))
+    return columns @ np.linalg.lstsq(columns, rate, rcond=1e-9)[0]
+
+
+def _expected(rate, seems, given) -> float:
+    """Return the noncentrality, of χ², that new values of an input would have if it worked as it
+    seems to.
+    """
+    new, left = left_by(seems, given), left_by(rate, given)
+    return float(len(rate) * (new @ new) / max(left @ left - new @ new, 1e-300))
 
 
 def _times(inputs, source: int, places: list[int], others) -> Float[np.ndarray, "row column"]:

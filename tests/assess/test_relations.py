@@ -270,6 +270,25 @@ def test_links_of_a_drift_of_products_are_not_doubted():
     assert not found.confounded.any()
 
 
+def test_what_is_new_in_a_weak_source_is_seen():
+    """A true link with a partial correlation of .15, beside three that are strong."""
+    graph = np.zeros((3, 3, 4), bool)
+    for place in ((0, 0, 0), (1, 0, 0), (1, 1, 0), (0, 1, 1), (2, 1, 0), (2, 2, 0), (1, 2, 1)):
+        graph[place] = True
+    flagged = 0
+    for seed in range(16):
+        rng = np.random.default_rng(seed)
+        x, noise = np.zeros((650, 3)), rng.normal(size=(650, 3)) * [0.5, 0.4, 0.4]
+        for k in range(3, 650):
+            a, b, c = x[k - 1]
+            x[k] = 0.6 * a - 0.2 * b, 0.5 * b + 0.5 * x[k - 2, 0] - 0.3 * c, 0.6 * c
+            x[k, 2] += 0.4 * x[k - 2, 1]
+            x[k] += noise[k]
+        windows = ndde.lagged_windows(x[50:], dt=1.0, lags=(0, 1, 2, 3))
+        flagged += relations(windows, graph).unconfirmed[1, 0, 0]
+    assert flagged == 0
+
+
 def test_a_smooth_source_without_news_is_not_called_unconfirmed():
     """Of an oscillator without noise nothing is new, and what it explains is no less true."""
     rng, t = np.random.default_rng(0), np.arange(800)
