@@ -130,9 +130,9 @@ class Default(AbstractStrategy):
     result is better by the extended Bayesian information criterion, they replace splines. Edges
     whose lower bound is not positive, or which are not worth a price that was given, go.
 
-    In records without noise (`scheme="central4"`) with past states as inputs, sums of splines are
-    tried with 21 knots, too, beginning with the best pair of inputs, and inputs count as known to a
-    thousandth of their standard deviation. A law that is known to the last digit would otherwise
+    In records without noise, with past states as inputs, sums of splines are tried with 21 knots,
+    too, beginning with the best pair of inputs, and inputs count as known to a thousandth of their
+    standard deviation. A law that is known to the last digit would otherwise
     ask for lags that make up for what seven knots miss of it, or for neighbouring states whose
     differences are rates.
 

@@ -14,6 +14,7 @@ from ..regression._readings import Readings
 from ..regression._summed import Summed
 from ..regression._terms import Terms
 from ..windows._flat import KnownData
+from ..windows._stencils import SMOOTH_SHARE
 from ..windows._windows import Windows
 from ._between import Record, Refiner
 from ._splines import (
@@ -105,7 +106,8 @@ class Screened:
         """
         data, windows = self.data, self.windows
         known = data.partial is None and self.whole is None and not data.refused
-        return known and len(windows.lags) > 1 and windows.scheme == "central4"
+        late = known and len(windows.lags) > 1 and windows.scheme == "central4"
+        return bool(late and np.mean(np.asarray(windows.noise_share)) < SMOOTH_SHARE)
 
     @functools.cached_property
     def design(self) -> Design:
@@ -132,7 +134,7 @@ class Screened:
         several = len(self.windows.lags) > 1 and not data.refused
         now = self.present if several else None
         if self.exact:
-            return search_exact(data, self.design, self.many_knots, SHORTLIST, now)
+            return search_exact(data, self.design, lambda: self.many_knots, SHORTLIST, now)
         return search_known(data, self.design, SHORTLIST, now), none
 
     @functools.cached_property

@@ -15,7 +15,7 @@ from ..models._model import NeuralDDE
 from ..models._networks import MaskedDrift
 from ..models._splines import SplineDrift, pairs_of
 from ..regression._design import Rate
-from ..regression._features import spline_terms
+from ..regression._features import WIDTH, spline_terms
 from ..regression._terms import best_fit
 from ..windows._windows import Windows
 from ._screened import Screened
@@ -78,11 +78,10 @@ def spline_drift(screened: Screened, mask, networks=None) -> SplineDrift:
     networks = [None] * data.dim if networks is None else networks
     open_to_splines = mask & np.array([network is None for network in networks])[:, None]
     n_slots = _padded(int(open_to_splines.sum(axis=1).max()), mask.shape[1])
-    width = screened.knots.shape[1] - 1
     rows = [
         _target(screened.rate(j, mask[j]), np.flatnonzero(open_to_splines[j]), n_slots)
         if networks[j] is None
-        else (np.zeros(n_slots, int), 0.0, *_nothing(n_slots, width))
+        else (np.zeros(n_slots, int), 0.0, *_nothing(n_slots))
         for j in range(data.dim)
     ]
 
@@ -126,8 +125,8 @@ def _stacked_networks(networks, mask, dtype) -> MaskedDrift | None:
     )
 
 
-def _nothing(n_slots: int, width: int):
-    return np.zeros((n_slots, width)), np.zeros(n_slots * (n_slots - 1) // 2)
+def _nothing(n_slots: int):
+    return np.zeros((n_slots, WIDTH)), np.zeros(n_slots * (n_slots - 1) // 2)
 
 
 def _padded(needed: int, n_inputs: int) -> int:
@@ -142,7 +141,7 @@ def _target(rate: Rate, inputs, n_slots: int):
     design, output, mean = rate
     y, size = design.standardised(output)
     index = np.zeros(n_slots, int)
-    splines, products = _nothing(n_slots, design.width)
+    splines, products = _nothing(n_slots)
     if len(inputs):
         index[: len(inputs)] = inputs
         index[len(inputs) :] = inputs[0]

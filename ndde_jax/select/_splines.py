@@ -6,6 +6,7 @@ least squares on spline features milliseconds.
 """
 
 import functools
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -19,7 +20,8 @@ from .._checks import check_whole, check_windows
 from .._memory import make_room
 from .._types import Checked, Graph, Scores, namespace_of, to_jax
 from ..regression._design import Design, design_of
-from ..regression._features import QUANTILES
+from ..regression._features import MANY_QUANTILES, QUANTILES
+from ..regression._search import columns_price
 from ..regression._terms import (
     FLOOR,
     Described,
@@ -152,27 +154,38 @@ def search_known(
 
 
 def search_exact(
-    data: KnownData, few: Design, many: Design, shortlist: int, now: list[Terms] | None
+    data: KnownData,
+    few: Design,
+    many: Callable[[], Design],
+    shortlist: int,
+    now: list[Terms] | None,
 ) -> tuple[SplineGraph, Bool[np.ndarray, " target"]]:
     """Return the [`spline_graph`][ndde_jax.select.spline_graph] of windows without noise, each
     target on a design with few knots or on one with many, and which have many: those that sums of
     splines with so many describe better.
+
+    Nothing is better where few knots leave hardly anything, at a lower price than that of two
+    inputs with many.
     """
     outputs, given = _standardised(data, few), (data.allowed, data.required)
-    terms = [
-        find_all_terms(few, outputs, *given, data.dim, now),
-        find_sums(many, outputs, *given),
+    terms = find_all_terms(few, outputs, *given, data.dim, now)
+    fits = [fit_terms(few, y, own) for y, own in zip(outputs.T, terms, strict=True)]
+    n, n_columns = few.n_windows, 2 * (len(MANY_QUANTILES) - 1)
+    least = n * np.log(FLOOR) + columns_price(n, float(n_columns))
+    asked = np.array([fit.risk > FLOOR or fit.criterion() > least for fit in fits])
+    designs, bent = [few] * data.dim, asked & False
+    if asked.any():
+        places = np.flatnonzero(asked)
+        others = find_sums(many(), outputs[:, asked], *(a[asked] for a in given))
+        for j, other in zip(places, others, strict=True):
+            better = fit_terms(many(), outputs[:, j], other).criterion() < fits[j].criterion()
+            if better:
+                terms[j], designs[j], bent[j] = other, many(), True
+    n_slots = min(shortlist, few.n_inputs)
+    rows = [
+        describe(design, raw, own, data.dim, n_slots)
+        for design, raw, own in zip(designs, data.outputs.T, terms, strict=True)
     ]
-    rows, bent = [], np.zeros(data.dim, bool)
-    for j, raw in enumerate(data.outputs.T):
-        costs = [
-            float(fit_terms(design, outputs[:, j], own[j]).criterion())
-            for design, own in zip((few, many), terms, strict=True)
-        ]
-        bent[j] = costs[1] < costs[0]
-        design = many if bent[j] else few
-        n_slots = min(shortlist, design.n_inputs)
-        rows.append(describe(design, raw, terms[int(bent[j])][j], data.dim, n_slots))
     return _graph_of(_stacked(rows), data), bent
 
 
