@@ -154,6 +154,7 @@ def design_of(inputs: Any, weight: Any, knots: Any = None, error: Any = 0.0) -> 
     """Return the design of inputs `[window input]` with a weight for each window.
 
     - `knots`: of their splines, `[input knot]`; by default at quantiles of the inputs.
+    - `error`: variance of errors of the features, a number that is known.
 
     ```python
     import numpy as np
@@ -179,8 +180,10 @@ def design_of(inputs: Any, weight: Any, knots: Any = None, error: Any = 0.0) -> 
     means = [weight @ term / total for term in terms]
     centred = ((term - m[None]) * root[:, None] for term, m in zip(terms, means, strict=True))
     basis = orthonormal(centred)
-    n_columns = basis.present.size
-    more = error * np.eye(n_columns, dtype=inputs.dtype).reshape(2 * basis.present.shape)
+    gram = inner_products(basis.features, basis.features)
+    if error:
+        eye = np.eye(basis.present.size, dtype=inputs.dtype)
+        gram = gram + error * eye.reshape(gram.shape)
     return Design(
         inputs=inputs,
         root=root,
@@ -189,7 +192,7 @@ def design_of(inputs: Any, weight: Any, knots: Any = None, error: Any = 0.0) -> 
         matrix=basis.matrix,
         present=basis.present,
         features=basis.features,
-        gram=inner_products(basis.features, basis.features) + more,
+        gram=gram,
         norms=_norms_of_products(inputs, inputs, root),
         error=error,
     )

@@ -19,6 +19,7 @@ from ..windows._windows import Windows
 from ._between import Record, Refiner
 from ._splines import (
     SHORTLIST,
+    Searched,
     SplineGraph,
     partial_knots,
     present_terms,
@@ -122,20 +123,19 @@ class Screened:
 
     @property
     def found(self) -> SplineGraph:
-        return self._searched[0]
+        return self._searched.found
 
     @functools.cached_property
-    def _searched(self) -> tuple[SplineGraph, Bool[np.ndarray, " target"]]:
-        """The graph, and the targets that splines of many knots describe."""
+    def _searched(self) -> Searched:
         make_room(self.windows)
         data, none = self.data, np.zeros(self.data.dim, bool)
         if data.partial is not None:
-            return search_partial(data, SHORTLIST), none
+            return Searched(search_partial(data, SHORTLIST), none)
         several = len(self.windows.lags) > 1 and not data.refused
         now = self.present if several else None
         if self.exact:
             return search_exact(data, self.design, lambda: self.many_knots, SHORTLIST, now)
-        return search_known(data, self.design, SHORTLIST, now), none
+        return Searched(search_known(data, self.design, SHORTLIST, now), none)
 
     @functools.cached_property
     def present(self) -> list[Terms]:
@@ -152,7 +152,8 @@ class Screened:
     def design_for(self, j: int, inputs: Bool[np.ndarray, " input"]) -> Design:
         """Return the design of the windows that count for a target on some inputs."""
         if self.data.partial is None:
-            return self.many_knots if self._searched[1][j] else self.design
+            many = self.exact and self._searched.many[j]
+            return self.many_knots if many else self.design
         data = self.data.of_target(j, inputs)
         return design_of(data.inputs, data.weight, self.knots)
 

@@ -153,16 +153,23 @@ def search_known(
     return graph_of_terms(data, design, every, shortlist)
 
 
+class Searched(NamedTuple):
+    """The graph of windows, and the targets that splines of `many` knots describe, `[target]`."""
+
+    found: SplineGraph
+    many: Bool[np.ndarray, "target"]
+
+
 def search_exact(
     data: KnownData,
     few: Design,
     many: Callable[[], Design],
     shortlist: int,
     now: list[Terms] | None,
-) -> tuple[SplineGraph, Bool[np.ndarray, " target"]]:
+) -> Searched:
     """Return the [`spline_graph`][ndde_jax.select.spline_graph] of windows without noise, each
-    target on a design with few knots or on one with many, and which have many: those that sums of
-    splines with so many describe better.
+    target on a design with few knots, or on one with many where sums of its splines describe it
+    better.
 
     Nothing is better where few knots leave hardly anything, at a lower price than that of two
     inputs with many.
@@ -186,7 +193,7 @@ def search_exact(
         describe(design, raw, own, data.dim, n_slots)
         for design, raw, own in zip(designs, data.outputs.T, terms, strict=True)
     ]
-    return _graph_of(_stacked(rows), data), bent
+    return Searched(_graph_of(_stacked(rows), data), bent)
 
 
 def present_terms(data: KnownData, design: Design) -> list[Terms]:
