@@ -270,6 +270,44 @@ def test_links_of_a_drift_of_products_are_not_doubted():
     assert not found.confounded.any()
 
 
+def noisy_path(rates, dim, dt, noise, n=800, records=3, substeps=20):
+    """Paths of a stochastic differential equation by Euler and Maruyama, `[record time dim]`."""
+    rng, h = np.random.default_rng(0), dt / substeps
+    x, path = 0.5 + rng.uniform(size=(dim, records)), []
+    for _ in range(n + 300):
+        path.append(x)
+        for _ in range(substeps):
+            x = x + h * rates(x) + np.sqrt(h) * noise * rng.normal(size=x.shape)
+    return np.stack(path[300:]).transpose(2, 0, 1)
+
+
+def lorenz84(x):
+    a, b, c = x
+    return [-(b**2) - c**2 - a / 4 + 2, a * b - 4 * a * c - b + 1, 4 * a * b + a * c - c]
+
+
+def at_present(dim, graph):
+    """All of `graph`, `[source target]`, without delay."""
+    return np.stack([graph, np.zeros((dim, dim)), np.zeros((dim, dim))], axis=2).astype(bool)
+
+
+def test_what_moves_source_and_target_of_a_chaotic_flow_hides_nothing():
+    """Of Lorenz (1984) every variable drives both others: none is an instrument of a link."""
+    every = at_present(3, np.ones((3, 3)))
+    for x in noisy_path(lambda x: np.stack(lorenz84(x)), 3, 0.05, 0.1):
+        windows = ndde.select.midpoint_windows(x, dt=0.05, lags=(0, 1, 2))
+        found = relations(windows, every, lambda history: jnp.stack(lorenz84(history[0])))
+        assert not found.confounded.any() and not found.not_excluded.any()
+
+
+def test_an_oscillation_is_told_from_a_hidden_driver_by_levels_that_stay():
+    """x' = y: no past of its own is an input of x, whose level stays nevertheless."""
+    graph = at_present(2, np.array([[0, 1], [1, 1]]))
+    for x in noisy_path(lambda x: np.stack([x[1], -x[0] - 0.2 * x[1]]), 2, 0.2, 0.3):
+        windows = ndde.select.midpoint_windows(x, dt=0.2, lags=(0, 1, 2))
+        assert not relations(windows, graph).not_excluded.any()
+
+
 def test_what_is_new_in_a_weak_source_is_seen():
     """A true link with a partial correlation of .15, beside three that are strong."""
     graph = np.zeros((3, 3, 4), bool)

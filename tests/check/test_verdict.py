@@ -92,6 +92,9 @@ def test_inputs_that_another_variable_could_carry(found, monkeypatch):
     assert with_rivals(many, first).verdict == "with reservations"
     first[1, 2, 0] = True
     assert with_rivals(many, first).verdict == "not supported"
+    own = np.zeros_like(many)
+    own[1, 1, 0] = own[2, 2, 0] = True  # variable 0 drives both as it is: no link is at stake
+    assert with_rivals(many, own).verdict == "with reservations"
     evidence = evidence_of(with_rivals(np.ones_like(many), np.ones_like(many)))
     assert evidence.replaceable.all()  # of two lags neither is between others
 

@@ -52,7 +52,8 @@ def test_an_edge_that_is_cut_acts_no_more(found):
     without[1, 1, 0] = 0
     expected = respond(history[-LAGS[-1] - 1 :], HORIZON, a=without)
     np.testing.assert_allclose(made.changed.mean(axis=0), expected, atol=0.15)
-    np.testing.assert_array_equal(made.difference[:, :, 0], 0)
+    # A GPU adds up the two runs' terms in different orders.
+    np.testing.assert_allclose(made.difference[:, :, 0], 0, atol=1e-12)
     scaled = found.intervene(
         scale={("sun", "heat"): 0.0}, horizon=HORIZON, key=KEY, history=history
     )
