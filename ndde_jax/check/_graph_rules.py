@@ -636,8 +636,8 @@ def _not_excluded(e: GraphEvidence) -> Iterator[Hit]:
         note=0.0,
         reservation=DOUBT,
         problem=CARRIED,
-        why="a share of the edges; for a problem, of those whose rival would change what drives, two "
-        "at least: one in seventy is by chance",
+        why="a share of the edges; for a problem, of those whose rival would change what drives, "
+        "two at least: one in seventy is by chance",
     ),
     kind=ESTIMATED,
     theorem="faithfulness",
