@@ -680,9 +680,9 @@ def _centred(a):
 # Error rate of a whole record: all links that are tested (Bonferroni). They were chosen among more,
 # but charged for that, true links of larger systems failed as well.
 UNCONFIRMED = 0.01
-# Probability with which a link would show among what is new in its source, below which it is no
-# sign that it does not: of a smooth source hardly anything is new.
-POWER = 0.9
+# Share of what a source seems to do, below which what is new in it does nothing to speak of, and
+# standard errors of a one-sided 90 % bound: of a smooth source hardly anything is new.
+NEW_SHARE, NEW_BOUND = 0.5, 1.282
 
 
 def unconfirmed(
@@ -692,7 +692,8 @@ def unconfirmed(
 ) -> Bool[np.ndarray, "source target lag"]:
     """Return the kept links between different variables that explain nothing that is new in their
     source: by themselves, or times the other inputs where their products matter, they explain more
-    than chance does, beside what that was made of they do not, though they should.
+    than chance does, beside what that was made of they do not, and do less than half of what they
+    seem to, beyond a one-sided 90 % bound.
 
     The test is that of the p-values, of what the input seems to do, one column, which shows in
     shorter records than lines and bends each by themselves; of lags next to each other together,
@@ -700,10 +701,8 @@ def unconfirmed(
     what drives its source, or for a memory that both share, explains its target only as long as
     that is not given.
     """
-    from scipy.special import chdtri, chndtr  # take a moment to import
-
     rows = inputs.rows
-    plain, p, size = np.full((3, *graph.shape), np.nan)
+    plain, p, most = np.full((3, *graph.shape), np.nan)
     beside = touching(graph, rows.lags)
     for j in range(rows.dim):
         multiplied = multiplies(inputs, j, graph[:, j])
@@ -736,11 +735,10 @@ def unconfirmed(
                 plain[i, j, places] = group_test(rate, columns, other).p
                 seems = _as_it_seems(rate, columns, other)
                 p[i, j, places] = group_test(rate, seems[:, None], given).p
-                size[i, j, places] = _expected(rate, seems, given)
+                most[i, j, places] = _most(rate, seems, given)
     limit = UNCONFIRMED / max(np.isfinite(p).sum(), 1)
-    power = 1 - chndtr(chdtri(1, limit), 1, size)
     with np.errstate(invalid="ignore"):
-        return (plain <= limit) & (p > limit) & (power > POWER)
+        return (plain <= limit) & (p > limit) & (most < NEW_SHARE)
 
 
 def _as_it_seems(rate, columns, other) -> Float[np.ndarray, "row"]:
@@ -751,12 +749,14 @@ def _as_it_seems(rate, columns, other) -> Float[np.ndarray, "row"]:
     return columns @ np.linalg.lstsq(columns, rate, rcond=1e-9)[0]
 
 
-def _expected(rate, seems, given) -> float:
-    """Return the noncentrality, of χ², that new values of an input would have if it worked as it
-    seems to.
+def _most(rate, seems, given) -> float:
+    """Return the upper bound of the share of its effect that new values of an input have, with an
+    error that holds for changing variances.
     """
     new, left = left_by(seems, given), left_by(rate, given)
-    return float(len(rate) * (new @ new) / max(left @ left - new @ new, 1e-300))
+    size = max(float(new @ new), 1e-300)
+    share = float(new @ left) / size
+    return share + NEW_BOUND * float(np.linalg.norm(new * (left - share * new))) / size
 
 
 def _times(inputs, source: int, places: list[int], others) -> Float[np.ndarray, "row column"]:
