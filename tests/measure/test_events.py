@@ -10,7 +10,7 @@ from scipy.sparse.csgraph import connected_components
 import ndde_jax as ndde
 from benchmarks.rivers.simulated import simulate
 from ndde_jax.measure._events import _tree, largest_shift, read_events
-from ndde_jax.measure._precedence import likeness
+from ndde_jax.measure._precedence import events_alone, likeness
 
 LAGS = (0, 2, 4)
 
@@ -51,6 +51,21 @@ def test_shocks_that_reach_all_at_once_are_no_passing_events(flood):
     shared, own = rng.standard_t(3, size=(1500, 1)), rng.standard_t(3, size=(1500, 6))
     assert read_events(ndde.read_samples(shared + 0.6 * own, dt=1.0), lags=(0, 1)) is None
     assert read_events(flood[0], lags=LAGS) is not None
+
+
+def test_spikes_of_a_relaxation_oscillation_are_no_passing_events():
+    """Of a Brusselator: rare and alike, and given by the present states of both."""
+    rng, h = np.random.default_rng(0), 0.0025
+    x, path = np.array([1.0, 1.0]), []
+    for k in range(20_000):
+        square = x[0] ** 2 * x[1]
+        rates = np.array([1 + square - 4 * x[0], 3 * x[0] - square])
+        x = x + h * rates + 0.1 * np.sqrt(h) * rng.normal(size=2)
+        if k % 20 == 0:
+            path.append(x)
+    samples = ndde.read_samples(np.array(path), dt=0.05)
+    assert events_alone(samples) > 0.5
+    assert read_events(samples, lags=(0, 1, 2, 3)) is None
 
 
 @pytest.mark.slow
