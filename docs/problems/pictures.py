@@ -17,6 +17,7 @@ from records import (
     blood,
     bursts,
     changed,
+    chaos,
     cycle,
     delayed,
     driven_apart,
@@ -140,6 +141,18 @@ def pairs_of_news(ax, data, colour):
     left = now - design @ np.linalg.lstsq(design, now, rcond=None)[0]
     ax.plot(left[:400, 0], left[:400, 1], ".", color=colour, ms=2.5)
     ax.set(xlabel="what is new in one", ylabel="in the other")
+
+
+def one_step_later(ax, data, colour):
+    """What polynomials of the present leave of a change over what they left of the one before."""
+    x = (data.x - data.x.mean(axis=0)) / data.x.std(axis=0)
+    now = x[:-1]
+    pairs = [now[:, i] * now[:, j] for i in range(now.shape[1]) for j in range(i + 1)]
+    design = np.column_stack([np.ones(len(now)), now, *pairs])
+    change = np.diff(x[:, 1])
+    left = change - design @ np.linalg.lstsq(design, change, rcond=None)[0]
+    ax.plot(left[:400], left[1:401], ".", color=colour, ms=2.5)
+    ax.set(xlabel="what is left of a change", ylabel="of the next")
 
 
 def by_parts(ax, data, colour):
@@ -267,6 +280,10 @@ def pairs():
             Data(blood(0.0), {"dt": 1.0}, lags=(0, 1, 2, 15, 16, 17, 18)),
             Data(blood(0.02), {"dt": 1.0}, lags=(0, 1, 2, 15, 16, 17, 18)), series(last=250),
             ("no noise: neighbours tell all", "noise tells lags apart")),
+        "errors alone": (
+            Data(chaos(0.0, 0.02), {"dt": 0.02}, lags=(0, 1, 2, 3)),
+            Data(chaos(2.0, 0.0), {"dt": 0.02}, lags=(0, 1, 2, 3)), one_step_later,
+            ("errors turn back", "noise is new at every step")),
         "no foresight": (
             Data(np.random.default_rng(6).normal(size=(N, 2)), STEPS, lags=(0, 1)),
             Data(within(False), STEPS, lags=(0, 1)), series((0,), last=80, style=".-"),

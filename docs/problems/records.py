@@ -112,6 +112,22 @@ def blood(sigma, n=1500, seed=0, fine=10, late=17):
 
 
 @functools.cache
+def chaos(sigma, error, n=1500, dt=0.02, fine=20, seed=0):
+    """The equations of Lorenz (1963) with noise that moves them, and with errors of measurement, as
+    a share of each standard deviation.
+    """
+    rng, h = np.random.default_rng(seed), dt / fine
+    x, path = np.array([3.0, 5.0, 20.0]), []
+    for k in range(fine * (n + 300)):
+        rates = [10 * (x[1] - x[0]), x[0] * (28 - x[2]) - x[1], x[0] * x[1] - 8 / 3 * x[2]]
+        x = x + h * np.array(rates) + sigma * np.sqrt(h) * rng.normal(size=3)
+        if k % fine == 0:
+            path.append(x)
+    path = np.array(path[300:])
+    return path + error * path.std(axis=0) * rng.normal(size=path.shape)
+
+
+@functools.cache
 def within(at_once, n=N, seed=0):
     """One variable moves another, within the same sample or one sample later."""
     rng, x = np.random.default_rng(seed), np.zeros((n + 100, 2))

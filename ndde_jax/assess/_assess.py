@@ -18,6 +18,7 @@ from ._relations import (
     partial_residuals,
     residuals,
     static_targets,
+    turning_back,
     unconfirmed,
     unseen,
 )
@@ -67,6 +68,8 @@ class Relations:
         nothing that moves the source shows that the target follows, `[source target]`.
     - `unconfirmed`: links between different variables that explain nothing that is new in their
         source, `[source target lag]`.
+    - `turning_back`: variables of which what is left of the rate turns back at the next step, as
+        errors of the measurement make it, `[target]`.
     """
 
     correlation: Float[np.ndarray, "source target"]
@@ -78,6 +81,7 @@ class Relations:
     rivals: Rivals
     not_excluded: Bool[np.ndarray, "source target"]
     unconfirmed: Bool[np.ndarray, "source target lag"]
+    turning_back: Bool[np.ndarray, " target"]
 
     @classmethod
     def none(cls, graph: Bool[np.ndarray, "source target lag"]) -> "Relations":
@@ -94,6 +98,7 @@ class Relations:
             rivals=Rivals.none(graph),
             not_excluded=pairs,
             unconfirmed=none,
+            turning_back=none[0, :, 0],
         )
 
     def of_events(self) -> "Relations":
@@ -201,6 +206,7 @@ def relations(
     if static.derived.any():
         # What is computed from others is related to them at once, and relates them given itself.
         related = at_once(every, graph, np.where(static.derived, np.nan, apart))
+    mistaken = turning_back(rows, left)
     return Relations(
         correlation=correlation,
         at_once=related.related,
@@ -210,7 +216,8 @@ def relations(
         derived=static.derived,
         rivals=rivals(inputs, graph, required),
         not_excluded=hidden.not_excluded & ~required.any(axis=2),
-        unconfirmed=unconfirmed(every, graph, required),
+        unconfirmed=unconfirmed(every, graph, required) & ~mistaken[:, None, None],
+        turning_back=mistaken,
     )
 
 

@@ -536,6 +536,34 @@ def _no_noise(e: GraphEvidence) -> Iterator[Hit]:
 
 
 @rule(
+    "errors alone",
+    GRAPH,
+    "What is left of the rate of {who} turns back from one sample to the next, as errors of the "
+    "measurement do: beside these hardly anything moves the system by chance. A lag may be off by "
+    "some samples{late}, and only what moves a source tells a link from an unseen driver.",
+    "Average neighbouring samples, or sample less often; if these are differences of what was "
+    "measured, analyse that.",
+    limits=Limits(
+        note=-1.0,
+        reservation=0.0,
+        why="a share of the links between variables that have a delay, which errors move",
+    ),
+    kind=ESTIMATED,
+    theorem=PROCESS,
+)
+def _errors_alone(e: GraphEvidence) -> Iterator[Hit]:
+    which = e.relations.turning_back & e.modelled
+    if not which.any():
+        return
+    apart = ~np.eye(len(e.names), dtype=bool)[:, :, None]
+    touched = e.kept & apart & (which[:, None, None] | which[None, :, None])
+    late = touched & (np.asarray(e.lags) > 0)
+    who = listed([name for name, there in zip(e.names, which, strict=True) if there])
+    links = f": {e.links_listed(e.edges(late))}" if late.any() else ""
+    yield Hit(float(late.sum() / max((e.kept & apart).sum(), 1)), {"who": who, "late": links})
+
+
+@rule(
     "no foresight",
     GRAPH,
     "Hardly anything of the next value of {who} is foretold ({share} at most). What is explained "

@@ -13,7 +13,13 @@ from benchmarks.delays import data, settings
 from benchmarks.dirty import data as dirty
 from benchmarks.world import generators
 from ndde_jax.assess._assess import error_rates, relations
-from ndde_jax.assess._relations import _two_stages, at_once, partial_residuals, residuals
+from ndde_jax.assess._relations import (
+    _two_stages,
+    at_once,
+    partial_residuals,
+    residuals,
+    turning_back,
+)
 from ndde_jax.assess._score import partial_rows_of, read_inputs, rows_of
 from ndde_jax.select._partial import with_partial
 from ndde_jax.select._screened import Screened
@@ -298,6 +304,36 @@ def test_what_moves_source_and_target_of_a_chaotic_flow_hides_nothing():
         windows = ndde.select.midpoint_windows(x, dt=0.05, lags=(0, 1, 2))
         found = relations(windows, every, lambda history: jnp.stack(lorenz84(history[0])))
         assert not found.confounded.any() and not found.not_excluded.any()
+
+
+def test_errors_of_measurement_are_no_hidden_driver():
+    """The true state is not what was measured: its past says more of it, and hides nothing."""
+    every = at_present(3, np.ones((3, 3)))
+    paths = noisy_path(lambda x: np.stack(lorenz84(x)), 3, 0.05, 0.0)
+    rng = np.random.default_rng(1)
+    for x in paths + 0.01 * paths.std(axis=1, keepdims=True) * rng.normal(size=paths.shape):
+        windows = ndde.select.midpoint_windows(x, dt=0.05, lags=(0, 1, 2))
+        found = relations(windows, every, lambda history: jnp.stack(lorenz84(history[0])))
+        assert found.turning_back.all()
+        assert not found.confounded.any() and not found.unconfirmed.any()
+
+
+def test_what_is_left_beside_a_hidden_driver_does_not_turn_back():
+    for kind in ("slow", "oscillating"):
+        batch = generators.hidden_map(6, kind=kind, strength=1.5, seed=1)
+        for x, graph in zip(batch.x, believed(batch), strict=True):
+            assert not relations_of(x, graph).turning_back.any()
+
+
+def test_residuals_that_turn_back_are_those_of_a_moving_average():
+    """Differences of white noise have the correlation -1/2, sums of two noises what is between."""
+    rng = np.random.default_rng(0)
+    noise, error = rng.normal(size=(2, 2001, 1))
+    left = np.concatenate([np.diff(error, axis=0), noise[1:] + 0.3 * np.diff(error, axis=0)], 1)
+    rows = rows_of(ndde.lagged_windows(rng.normal(size=(2001, 2)), dt=1.0, lags=(0,)))
+    assert turning_back(rows, left).tolist() == [True, False]
+    left[::3] = np.nan
+    assert turning_back(rows, left).tolist() == [True, False]
 
 
 def test_an_oscillation_is_told_from_a_hidden_driver_by_levels_that_stay():
