@@ -280,7 +280,7 @@ def pairs():
             Data(blood(0.0), {"dt": 1.0}, lags=(0, 1, 2, 15, 16, 17, 18)),
             Data(blood(0.02), {"dt": 1.0}, lags=(0, 1, 2, 15, 16, 17, 18)), series(last=250),
             ("no noise: neighbours tell all", "noise tells lags apart")),
-        "errors alone": (
+        "sensor noise": (
             Data(chaos(0.0, 0.02), {"dt": 0.02}, lags=(0, 1, 2, 3)),
             Data(chaos(2.0, 0.0), {"dt": 0.02}, lags=(0, 1, 2, 3)), one_step_later,
             ("errors turn back", "noise is new at every step")),

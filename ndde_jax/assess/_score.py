@@ -51,6 +51,12 @@ class FittedDrift(NamedTuple):
         history[:, places] = history[:, places].mean(axis=0)
         return model_rates(self.model, history, self.dtype) / self.scale
 
+    def with_moved(self, place: int, source: int, by: float) -> Float[np.ndarray, "row dim"]:
+        """Return standardised rates with one input moved, by so many standard deviations."""
+        history = self.history.copy()
+        history[:, place, source] += by * history[:, place, source].std()
+        return model_rates(self.model, history, self.dtype) / self.scale
+
 
 class Rows(NamedTuple):
     """Valid windows in double precision.

@@ -536,11 +536,11 @@ def _no_noise(e: GraphEvidence) -> Iterator[Hit]:
 
 
 @rule(
-    "errors alone",
+    "sensor noise",
     GRAPH,
     "What is left of the rate of {who} turns back from one sample to the next, as errors of the "
-    "measurement do: beside these hardly anything moves the system by chance. A lag may be off by "
-    "some samples{late}, and only what moves a source tells a link from an unseen driver.",
+    "measurement do. A lag may be off by some samples{late}; and only what moves a source can tell "
+    "a link from an unseen driver.",
     "Average neighbouring samples, or sample less often; if these are differences of what was "
     "measured, analyse that.",
     limits=Limits(
@@ -551,7 +551,7 @@ def _no_noise(e: GraphEvidence) -> Iterator[Hit]:
     kind=ESTIMATED,
     theorem=PROCESS,
 )
-def _errors_alone(e: GraphEvidence) -> Iterator[Hit]:
+def _sensor_noise(e: GraphEvidence) -> Iterator[Hit]:
     which = e.relations.turning_back & e.modelled
     if not which.any():
         return

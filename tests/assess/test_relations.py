@@ -336,6 +336,21 @@ def test_residuals_that_turn_back_are_those_of_a_moving_average():
     assert turning_back(rows, left).tolist() == [True, False]
 
 
+@pytest.mark.parametrize("moved, measured", [(0.0, 0.005), (0.005, 0.0)])
+def test_errors_in_a_map_turn_back_as_the_map_does(moved, measured):
+    """Of a logistic map: an error makes the next value too large or too small, as its slope says,
+    and the plain correlation is none.
+    """
+    rng, x = np.random.default_rng(0), np.full((1500, 1), 0.3)
+    for k in range(1499):
+        x[k + 1] = np.clip(3.8 * x[k] * (1 - x[k]) + moved * rng.normal(size=1), 0.01, 0.99)
+    x = x + measured * rng.normal(size=x.shape)
+    windows, graph = ndde.lagged_windows(x, dt=1.0, lags=(0,)), np.ones((1, 1, 1), bool)
+    found = relations(windows, graph, lambda h: 3.8 * h[0] * (1 - h[0]) - h[0])
+    assert bool(found.turning_back[0]) == (measured > 0)
+    assert not relations(windows, graph).turning_back[0]
+
+
 def test_an_oscillation_is_told_from_a_hidden_driver_by_levels_that_stay():
     """x' = y: no past of its own is an input of x, whose level stays nevertheless."""
     graph = at_present(2, np.array([[0, 1], [1, 1]]))
