@@ -200,13 +200,13 @@ def relations(
         apart = partial_residuals(every.rows, graph, poor=1.0)
     elif rows.drift is not None:
         apart = residuals(inputs, graph, poor=1.0)
-    static, hidden = static_targets(rows, left), unseen(inputs, graph, left)
+    mistaken = turning_back(rows, left)
+    static, hidden = static_targets(rows, left), unseen(inputs, graph, left, mistaken)
     related = at_once(every, graph, apart)
     correlation = related.correlation
     if static.derived.any():
         # What is computed from others is related to them at once, and relates them given itself.
         related = at_once(every, graph, np.where(static.derived, np.nan, apart))
-    mistaken = turning_back(rows, left)
     return Relations(
         correlation=correlation,
         at_once=related.related,

@@ -335,16 +335,17 @@ def unseen(
     inputs: Inputs,
     graph: Bool[np.ndarray, "source target lag"],
     left: Float[np.ndarray, "row dim"],
+    mistaken: Bool[np.ndarray, "dim"],
 ) -> Unseen:
     """Return tests of every kept link between different variables; `left` are the residuals of
     rates. Where hardly anything is left nothing is tested: it is an error of the drift. Where it is
-    errors of the measurement only instruments tell: the true value of a source is unseen then, and
-    its past and its inputs say more of it than what was measured.
+    errors of the measurement, as of `mistaken` variables, only instruments tell: the true value of
+    a source is unseen then, and its past and its inputs say more of it than what was measured.
     """
     dim = len(graph)
     links = [(int(i), int(j)) for i, j in np.argwhere(graph.any(axis=2)) if i != j]
     found = Unseen(Signs(*np.full((6, dim, dim), np.nan)), np.full((dim, dim), np.nan))
-    noisy, mistaken = _noisy(inputs, left), turning_back(inputs.rows, left)
+    noisy = _noisy(inputs, left)
     beside = [given_columns(inputs, graph, j, own=True) for j in range(dim)]
     for i, j in links:
         if noisy[i] and noisy[j] and np.isfinite(left[:, [i, j]]).all():
@@ -513,12 +514,16 @@ def _moved(
     instrument. The effect is that of the fitted drift where polynomials of the source do not
     describe it; where it acts through products, its instruments do too.
     """
+    if not moving:
+        return _NOTHING
     rows = inputs.rows
     step, lags, around = rows.step, np.asarray(rows.lags), rows.step if rows.midway else 0
     own = np.zeros_like(graph[:, j])
     own[i, acting] = True
     others, effect = graph[:, j] & ~own, _part(inputs, graph, j, own)
-    moving = [(s, m) for s, m in moving if s == i or not _acts(inputs, graph, i, j, s, effect)]
+    others_moving = {s for s, _ in moving} - {i}
+    direct = {s for s in others_moving if _acts(inputs, graph, i, j, s, effect)}
+    moving = [(s, m) for s, m in moving if s not in direct]
     beside, there, columns = others.copy(), np.ones(len(rows.rates), bool), []
     bent_columns: list[np.ndarray] = []
     source, given = kept_columns(inputs, own), kept_columns(inputs, others, own=j)

@@ -664,8 +664,8 @@ def _not_excluded(e: GraphEvidence) -> Iterator[Hit]:
         note=0.0,
         reservation=DOUBT,
         problem=CARRIED,
-        why="a share of the edges; for a problem, of those whose rival would change what drives, "
-        "two at least: one in seventy is by chance",
+        why="a share of the edges; for a problem without a past that one of the drivers could "
+        "carry, and two at least: one in seventy is by chance",
     ),
     kind=ESTIMATED,
     theorem="faithfulness",
@@ -677,19 +677,17 @@ def _replaceable(e: GraphEvidence) -> Iterator[Hit]:
         share = count / int((e.kept & ~e.touching).sum())
         edges = listed(said, SHOWN_LINKS, "; ")
         words = {"count": count, "kept": int(e.kept.sum()), "edges": edges}
-        # Which variables drive is at stake.
-        other = [_drives_otherwise(e, edge) for edge in e.edges(e.replaceable)]
+        # Of a past that a driver could carry, at another lag, no link is at stake.
+        other = [not _drives_anyway(e, edge) for edge in e.edges(e.replaceable)]
         many = sum(other) > 1 and share * sum(other) / count > CARRIED
         yield Hit(share, words, weight=PROBLEM if many else e.doubt)
 
 
-def _drives_otherwise(e: GraphEvidence, edge: Edge) -> bool:
-    """Return whether other variables would drive a target with the rival of one of its inputs."""
-    source, target, lag = edge
+def _drives_anyway(e: GraphEvidence, edge: Edge) -> bool:
+    """Return whether an input is a variable's own past, and its rival one of its drivers."""
+    source, target, _ = edge
     rival = int(e.relations.rivals.rival[edge][0])
-    drivers = e.kept[:, target].any(axis=1) | (np.arange(len(e.names)) == target)
-    stays = source == target or np.delete(e.kept[source, target], lag).any()
-    return not (stays and drivers[rival])
+    return source == target and bool(e.kept[rival, target].any())
 
 
 def _input(e: GraphEvidence, place: Any) -> str:
