@@ -800,9 +800,12 @@ def _as_it_seems(rate, columns, other) -> Float[np.ndarray, "row"]:
 
 def _most(rate, seems, given) -> float:
     """Return the upper bound of the share of its effect that new values of an input have, with an
-    error that holds for changing variances.
+    error that holds for changing variances; infinite where they would do more than is left at all,
+    as of a source without noise, in which nothing is new but errors of the drift.
     """
     new, left = left_by(seems, given), left_by(rate, given)
+    if new @ new > left @ left:
+        return np.inf
     size = max(float(new @ new), 1e-300)
     share = float(new @ left) / size
     return share + NEW_BOUND * float(np.linalg.norm(new * (left - share * new))) / size

@@ -14,6 +14,7 @@ from benchmarks.dirty import data as dirty
 from benchmarks.world import generators
 from ndde_jax.assess._assess import error_rates, relations
 from ndde_jax.assess._relations import (
+    _most,
     _two_stages,
     at_once,
     partial_residuals,
@@ -376,6 +377,16 @@ def test_what_is_new_in_a_weak_source_is_seen():
         windows = ndde.lagged_windows(x[50:], dt=1.0, lags=(0, 1, 2, 3))
         flagged += relations(windows, graph).unconfirmed[1, 0, 0]
     assert flagged == 0
+
+
+def test_nothing_is_new_where_it_would_do_more_than_is_left():
+    rng = np.random.default_rng(0)
+    new, given = rng.normal(size=(2, 500))
+    given, rate = given[:, None], given + 0.1 * rng.normal(size=500)
+    assert _most(rate, new + given[:, 0], given) == np.inf  # ten times what is left
+    share = _most(rate + new, new + given[:, 0], given)
+    assert 1 < share < 1.05  # beyond 1 by its error
+    assert abs(_most(rate, 0.05 * new, given)) < 0.5
 
 
 def test_a_smooth_source_without_news_is_not_called_unconfirmed():
