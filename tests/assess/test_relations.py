@@ -379,6 +379,19 @@ def test_what_is_new_in_a_weak_source_is_seen():
     assert flagged == 0
 
 
+def test_strong_links_of_a_ring_pass_on_what_is_new():
+    """The chaos of Thomas (1999) with noise: each moves the next, by the sine of its state."""
+    ring = at_present(3, np.eye(3) + np.roll(np.eye(3), -1, axis=1))
+    paths = noisy_path(lambda x: np.sin(np.roll(x, -1, axis=0)) - 0.2 * x, 3, 0.2, 0.2, records=8)
+
+    def drift(history):
+        return jnp.sin(jnp.roll(history[0], -1)) - 0.2 * history[0]
+
+    for x in paths[4:6]:  # of the second a link had less new to tell than most
+        windows = ndde.select.midpoint_windows(x, dt=0.2, lags=(0, 1, 2))
+        assert not relations(windows, ring, drift).unconfirmed.any()
+
+
 def test_nothing_is_new_where_it_would_do_more_than_is_left():
     rng = np.random.default_rng(0)
     new, given = rng.normal(size=(2, 500))
