@@ -520,9 +520,9 @@ def _moved(
     step, lags, around = rows.step, np.asarray(rows.lags), rows.step if rows.midway else 0
     own = np.zeros_like(graph[:, j])
     own[i, acting] = True
-    others, effect = graph[:, j] & ~own, _part(inputs, graph, j, own)
-    others_moving = {s for s, _ in moving} - {i}
-    direct = {s for s in others_moving if _acts(inputs, graph, i, j, s, effect)}
+    others, effect = graph[:, j] & ~own, _effect_of_inputs(inputs, graph, j, own)
+    beside_it = {s for s, _ in moving} - {i}
+    direct = {s for s in beside_it if _drives_directly(inputs, graph, i, j, s, effect)}
     moving = [(s, m) for s, m in moving if s not in direct]
     beside, there, columns = others.copy(), np.ones(len(rows.rates), bool), []
     bent_columns: list[np.ndarray] = []
@@ -552,7 +552,9 @@ def _moved(
     return found
 
 
-def _acts(inputs, graph, i: int, j: int, s: int, effect: Float[np.ndarray, "row"]) -> bool:
+def _drives_directly(
+    inputs, graph, i: int, j: int, s: int, effect: Float[np.ndarray, "row"]
+) -> bool:
     """Return whether an input `s` of a source `i` has a link of its own to the target `j`, with the
     delay of both links, that does not take off what the source would pass on.
     """
@@ -564,19 +566,19 @@ def _acts(inputs, graph, i: int, j: int, s: int, effect: Float[np.ndarray, "row"
     if not link.any():
         return False
     # How the source moves where its input moves it, and the target with it.
-    moved = float(rows.moves[i]) * _part(inputs, graph, i, passing)
+    moved = float(rows.moves[i]) * _effect_of_inputs(inputs, graph, i, passing)
     lines = inputs.line[:, acting, i]
     slopes = np.linalg.lstsq(lines - lines.mean(axis=0), effect, rcond=1e-9)[0]
     before = np.stack([rows.before(int(lags[a]) + rows.step) for a in acting], axis=1)
     there = (before >= 0).all(axis=1)
-    passed, own = (moved[before] @ slopes)[there], _part(inputs, graph, j, link)[there]
+    passed, own = (moved[before] @ slopes)[there], _effect_of_inputs(inputs, graph, j, link)[there]
     passed, own = passed - passed.mean(), own - own.mean()
     size, product = np.linalg.norm(passed), float(passed @ own)
     alike = -product > OPPOSITE * size * np.linalg.norm(own)
     return not (alike and -product < MOST_OPPOSITE * size**2)
 
 
-def _part(
+def _effect_of_inputs(
     inputs: Inputs,
     graph: Bool[np.ndarray, "source target lag"],
     j: int,
@@ -784,7 +786,7 @@ def unconfirmed(
                 plain[i, j, places] = group_test(rate, columns, other).p
                 seems = _as_it_seems(rate, columns, other)
                 p[i, j, places] = group_test(rate, seems[:, None], given).p
-                most[i, j, places] = _most(rate, seems, given)
+                most[i, j, places] = _upper_share(rate, seems, given)
     limit = UNCONFIRMED / max(np.isfinite(p).sum(), 1)
     with np.errstate(invalid="ignore"):
         return (plain <= limit) & (p > limit) & (most < NEW_SHARE)
@@ -798,7 +800,7 @@ def _as_it_seems(rate, columns, other) -> Float[np.ndarray, "row"]:
     return columns @ np.linalg.lstsq(columns, rate, rcond=1e-9)[0]
 
 
-def _most(rate, seems, given) -> float:
+def _upper_share(rate, seems, given) -> float:
     """Return the upper bound of the share of its effect that new values of an input have, with an
     error that holds for changing variances; infinite where they would do more than is left at all,
     as of a source without noise, in which nothing is new but errors of the drift.

@@ -14,8 +14,8 @@ from benchmarks.dirty import data as dirty
 from benchmarks.world import generators
 from ndde_jax.assess._assess import error_rates, relations
 from ndde_jax.assess._relations import (
-    _most,
     _two_stages,
+    _upper_share,
     at_once,
     partial_residuals,
     residuals,
@@ -396,10 +396,10 @@ def test_nothing_is_new_where_it_would_do_more_than_is_left():
     rng = np.random.default_rng(0)
     new, given = rng.normal(size=(2, 500))
     given, rate = given[:, None], given + 0.1 * rng.normal(size=500)
-    assert _most(rate, new + given[:, 0], given) == np.inf  # ten times what is left
-    share = _most(rate + new, new + given[:, 0], given)
+    assert _upper_share(rate, new + given[:, 0], given) == np.inf  # ten times what is left
+    share = _upper_share(rate + new, new + given[:, 0], given)
     assert 1 < share < 1.05  # beyond 1 by its error
-    assert abs(_most(rate, 0.05 * new, given)) < 0.5
+    assert abs(_upper_share(rate, 0.05 * new, given)) < 0.5
 
 
 def test_a_smooth_source_without_news_is_not_called_unconfirmed():
