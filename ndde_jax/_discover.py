@@ -60,6 +60,7 @@ from .windows._prior import (
     PriorKnowledge,
     check_prior,
     inputs_of,
+    prior_at_each_lag,
     prior_of_inputs,
     prior_of_schedules,
     schedules_of,
@@ -79,7 +80,7 @@ def discover(
     *,
     dt: Checked[RealScalarLike | None] = None,
     t: Any = None,
-    lags: Checked[Iterable | None] = (0,),
+    lags: Checked[Iterable | None] = None,
     names: Checked[Sequence[str] | None] = None,
     scheme: Checked[str | None] = None,
     prior: Checked[PriorKnowledge | None] = None,
@@ -109,13 +110,15 @@ def discover(
         arrays or frames, several trajectories of one system. NaN marks missing values.
     - `dt`, `t`: sampling interval or time stamps, unless `x` carries them.
     - `lags`: candidate lags in samples, ascending, or times with their unit, `"6h"`, `"0:24h:2h"`
-        or a list of such. Nearly always include 0, the present state. None chooses them by
-        [`choose_lags`][ndde_jax.windows.choose_lags].
+        or a list of such. Nearly always include 0, the present state. None, the default, chooses
+        them by [`choose_lags`][ndde_jax.windows.choose_lags], and the report says why. A system
+        that is known to have no delays has `lags=(0,)`.
     - `names`: names of the variables; by default those of `x`, or x0, x1, …
     - `scheme`: difference scheme, in place of the recipe's, which chooses by the data:
         `"euler"`, `"central"`, `"central4"` or `"midpoint"`.
     - `prior`: edges that cannot exist or must, from
-        [`prior_knowledge`][ndde_jax.prior_knowledge].
+        [`prior_knowledge`][ndde_jax.prior_knowledge], of the same lags; where `lags` are chosen,
+        one without lags holds at all of them.
     - `inputs`: known variables that drive the system, such as a forcing, a stimulus or a regime:
         names of columns of `x`, or a mapping from names to arrays `[time]`, which become variables
         too. Nothing drives them; no season, trend or spike of theirs is removed; and no verdict
@@ -151,10 +154,11 @@ def discover(
     import jax, numpy as np
     import ndde_jax as ndde
 
-    t = np.arange(500) * 0.1
-    x = np.stack([np.sin(t), np.cos(t)], axis=1)
-    found = ndde.discover(x, dt=0.1, names=("position", "velocity"), key=jax.random.key(0))
-    print(found.report())
+    rng, x = np.random.default_rng(0), np.zeros((500, 2))
+    for k in range(3, 499):
+        x[k + 1] = 0.5 * x[k] + [0.0, 0.8 * x[k - 3, 0]] + rng.normal(size=2)
+    found = ndde.discover(x, dt=1.0, names=("driver", "follower"), key=jax.random.key(0))
+    print(found.report())  # driver → follower after 4 samples
     ```
     """
     check_concrete(
@@ -194,8 +198,11 @@ def discover(
     samples = prepare_samples(samples, steps, known, transform)
     held = tuple(samples.names[j] for j in treated_columns(samples, HELD))
     known = tuple(name for name in samples.names if name in {*known, *held})
-    lags, reason = choose_lags(samples) if lags is None else (lags_in_samples(lags, samples), None)
-    lags = read_lags(lags)
+    reason = None
+    if lags is None:
+        lags, reason = choose_lags(samples)
+        prior = prior_at_each_lag(prior, len(lags))
+    lags = read_lags(lags_in_samples(lags, samples))
     check_decidable(samples, lags)
     for inputs in (given, held):
         prior = prior_of_inputs(prior, samples.names, inputs, len(lags))

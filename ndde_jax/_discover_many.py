@@ -34,7 +34,7 @@ def discover_many(
     *,
     dt: Checked[RealScalarLike | None] = None,
     t: Any = None,
-    lags: Checked[Iterable | None] = (0,),
+    lags: Checked[Iterable | None] = None,
     names: Checked[Sequence[str] | None] = None,
     scheme: Checked[str | None] = None,
     prior: Checked[PriorKnowledge | None] = None,

@@ -149,7 +149,8 @@ class Discovery(Usable):
 
     @functools.cached_property
     def _relations(self) -> Relations:
-        found = relations(self.windows, self.graph, self.model)
+        undecided = self.reading == "undecided"
+        found = relations(self.windows, self.graph, self.model, undecided=undecided)
         found = found.of_held(treated_columns(self.samples, HELD))
         # Where events pass through, links give the order in time; the verdict says the rest.
         return found.of_events() if self.events else found

@@ -163,7 +163,11 @@ def error_rates(windows: Checked[Windows], graph: Any) -> ErrorRates:
 
 
 def relations(
-    windows: Checked[Windows], graph: Any, model: AbstractDelayModel | Callable | None = None
+    windows: Checked[Windows],
+    graph: Any,
+    model: AbstractDelayModel | Callable | None = None,
+    *,
+    undecided: Checked[bool] = False,
 ) -> Relations:
     """Return what the inputs of a graph leave says about pairs of variables and about time.
 
@@ -173,6 +177,9 @@ def relations(
     - `graph`: `[source target lag]`.
     - `model`: a drift on that graph, which is given beside polynomials of the inputs where these
         leave much more: the rest of a strong bend is nothing unseen. By default none.
+    - `undecided`: whether forward differences may as well be those of a continuous path. What a
+        link of such a path does within a step then relates no pair at once. By default they are
+        not.
 
     **Returns:** [`Relations`][ndde_jax.assess.Relations]; nothing is told of fewer than 40 windows.
 
@@ -202,11 +209,11 @@ def relations(
         apart = residuals(inputs, graph, poor=1.0)
     mistaken = turning_back(rows, left)
     static, hidden = static_targets(rows, left), unseen(inputs, graph, left, mistaken)
-    related = at_once(every, graph, apart)
+    related = at_once(every, graph, apart, undecided)
     correlation = related.correlation
     if static.derived.any():
         # What is computed from others is related to them at once, and relates them given itself.
-        related = at_once(every, graph, np.where(static.derived, np.nan, apart))
+        related = at_once(every, graph, np.where(static.derived, np.nan, apart), undecided)
     return Relations(
         correlation=correlation,
         at_once=related.related,

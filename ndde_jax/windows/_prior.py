@@ -178,6 +178,23 @@ def read_prior(prior: Any, dim: int, n_lags: int) -> PriorKnowledge:
     return prior
 
 
+def prior_at_each_lag(prior: PriorKnowledge | None, n_lags: int) -> PriorKnowledge | None:
+    """Return a prior of one lag, the present, as one of several: what cannot exist there exists at
+    none of them, and what must exist does so at the first.
+    """
+    if prior is None:
+        return None
+    if prior.allowed.shape[-1] != 1:
+        raise ValueError(
+            f"the prior has {prior.allowed.shape[-1]} lags, and discover is to choose them; pass "
+            "those that the prior was made with, lags=..., or make it without lags."
+        )
+    later = np.zeros((*prior.required.shape[:-1], n_lags - 1), bool)
+    required = np.concatenate([np.asarray(prior.required), later], axis=-1)
+    allowed = np.repeat(np.asarray(prior.allowed), n_lags, axis=-1)
+    return PriorKnowledge(to_jax(allowed), to_jax(required))
+
+
 def check_prior(prior: Any) -> None:
     """Raise an error unless the argument is a prior of any size, or None."""
     if prior is not None and not isinstance(prior, PriorKnowledge):

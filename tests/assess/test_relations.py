@@ -219,7 +219,8 @@ def test_what_a_drift_does_not_describe_exactly_is_no_hidden_driver(monkeypatch)
     graph = np.zeros((2, 2, 6), bool)
     graph[0, 0, 0] = graph[1, 1, 0] = graph[0, 1, 0] = True
     assert not relations_of(x, graph).confounded.any()
-    monkeypatch.setattr("ndde_jax.assess._relations.WORTH", 0.0)
+    for limit in ("WORTH", "FULL"):
+        monkeypatch.setattr(f"ndde_jax.assess._relations.{limit}", 0.0)
     assert relations_of(x, graph).confounded[0, 1]
 
 
@@ -284,7 +285,8 @@ def noisy_path(rates, dim, dt, noise, n=800, records=3, substeps=20):
     for _ in range(n + 300):
         path.append(x)
         for _ in range(substeps):
-            x = x + h * rates(x) + np.sqrt(h) * noise * rng.normal(size=x.shape)
+            size = noise(x) if callable(noise) else noise
+            x = x + h * rates(x) + np.sqrt(h) * size * rng.normal(size=x.shape)
     return np.stack(path[300:]).transpose(2, 0, 1)
 
 
@@ -305,6 +307,50 @@ def test_what_moves_source_and_target_of_a_chaotic_flow_hides_nothing():
         windows = ndde.select.midpoint_windows(x, dt=0.05, lags=(0, 1, 2))
         found = relations(windows, every, lambda history: jnp.stack(lorenz84(history[0])))
         assert not found.confounded.any() and not found.not_excluded.any()
+
+
+def food_chain(xp, x):
+    """A nutrient, what lives of it and what eats that, whose rates saturate."""
+    a, b, c = x
+    eaten = 0.8 * b / (0.6 + b)
+    grown = a / (1 + a)
+    return xp.stack([0.3 * (4 - a) - grown * b, b * (grown - 0.3) - eaten * c, c * (eaten - 0.3)])
+
+
+def test_long_steps_of_links_that_are_followed_fully_hide_nothing():
+    """What is new in an animal tells a little more of what it eats, since half a step is long."""
+    graph = at_present(3, np.array([[1, 1, 0], [1, 1, 1], [0, 1, 1]]))
+    paths = noisy_path(lambda x: food_chain(np, x), 3, 0.8, lambda x: 0.08 * x, n=1000)
+    for x in paths:
+        windows = ndde.select.midpoint_windows(x, dt=0.8, lags=(0, 1, 2))
+        found = relations(windows, graph, lambda history: food_chain(jnp, history[0]))
+        assert not found.confounded.any()
+
+
+def test_links_within_a_step_are_no_relation_where_a_path_may_be_continuous():
+    """A chain of leaky tanks: forward differences of neighbours are related, if it is a map."""
+    graph = at_present(4, np.eye(4) + np.eye(4, k=1))
+    flow = lambda x: np.concatenate([-x[:1], x[:-1] - x[1:]])  # noqa: E731
+    for x in noisy_path(flow, 4, 0.4, 1.0, n=1000):
+        windows = ndde.lagged_windows(x, dt=0.4, lags=(0, 1, 2))
+        assert relations(windows, graph).at_once.any()
+        assert not relations(windows, graph, undecided=True).at_once.any()
+
+
+def test_an_effect_that_is_alike_for_high_and_low_values_is_followed():
+    """The second variable follows the square of the first, which moves as a map that folds."""
+    graph = np.zeros((2, 2, 2), bool)
+    graph[[0, 1, 0], [0, 1, 1], 0] = True
+    followed = []
+    for seed in range(6):
+        rng, x = np.random.default_rng(seed), np.zeros((1000, 2))
+        for k in range(999):
+            a, b = x[k]
+            folded = 3.4 * a * (1 - a**2) * np.exp(-(a**2))
+            x[k + 1] = [folded, 0.3 * b + 0.5 * a**2] + 0.4 * rng.normal(size=2)
+        found = relations(ndde.lagged_windows(x, dt=1.0, lags=(0, 1)), graph)
+        followed.append(not found.not_excluded.any())
+    assert sum(followed) >= 5  # of two it was told before
 
 
 def test_errors_of_measurement_are_no_hidden_driver():

@@ -103,7 +103,8 @@ def test_an_edge_that_acts_in_bursts_is_kept(monkeypatch):
     recipe = dataclasses.replace(ndde.Recipe.fast(), events=False, scheme="euler")
 
     def found():
-        return ndde.discover(x, dt=1.0, recipe=recipe, key=jax.random.key(0), treat=False)
+        options = dict(dt=1.0, lags=(0,), recipe=recipe, treat=False)
+        return ndde.discover(x, **options, key=jax.random.key(0))
 
     assert found().graph[0, 1, 0] and found().lower[0, 1, 0] > 0
     monkeypatch.setattr(_measured, "lower_bound", students)

@@ -153,3 +153,32 @@ def test_path_obeys(quick):
     assert not bool(jnp.any(found.graphs[:, *FORBIDDEN]))
     assert bool(jnp.all(found.graphs[:, *REQUIRED]))
     assert float(found.death[(*FORBIDDEN, 0)]) == 0 and np.isinf(found.death[(*REQUIRED, 0)])
+
+
+def follower(n=500):
+    """A variable that follows another after four samples, a rate lag of three."""
+    rng, x = np.random.default_rng(0), np.zeros((n, 2))
+    for k in range(3, n - 1):
+        x[k + 1] = 0.5 * x[k] + [0.0, 0.8 * x[k - 3, 0]] + rng.normal(size=2)
+    return x
+
+
+def test_lags_are_chosen_where_none_are_given():
+    options = dict(dt=1.0, recipe=ndde.Recipe.fast(), key=jr.key(0))
+    found = ndde.discover(follower(), **options)
+    chosen, _ = ndde.windows.choose_lags(ndde.read_samples(follower(), dt=1.0))
+    assert found.lags == chosen and 3 in chosen
+    assert np.argwhere(found.graph[0, 1]).ravel().tolist() == [chosen.index(3)]
+    again = ndde.discover(follower(), **options, lags=chosen)
+    assert np.array_equal(found.graph, again.graph)
+
+
+def test_a_prior_without_lags_holds_at_all_that_are_chosen():
+    options = dict(dt=1.0, recipe=ndde.Recipe.fast(), key=jr.key(0))
+    prior = ndde.prior_knowledge(2, forbidden=[(0, 1)], required=[(1, 0)])
+    found = ndde.discover(follower(), **options, prior=prior)
+    assert len(found.lags) > 1 and not found.graph[0, 1].any()
+    assert found.graph[1, 0].tolist() == [True] + [False] * (len(found.lags) - 1)
+    of_three = ndde.prior_knowledge(2, lags=(0, 1, 2), forbidden=[(0, 1)])
+    with pytest.raises(ValueError, match="the prior has 3 lags, and discover is to choose them"):
+        ndde.discover(follower(), **options, prior=of_three)
