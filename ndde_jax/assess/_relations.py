@@ -307,9 +307,9 @@ def _passed_on(rows: Rows) -> Float[np.ndarray, "row dim"]:
         return stays
     now, by = rows.lags.index(0), 0.05
     for j in range(rows.dim):
-        up, down = (drift.with_moved(now, j, sign * by)[:, j] for sign in (1, -1))
-        width = 2 * by * float(rows.past[:, now, j].std())
-        stays[:, j] += float(rows.moves[j]) * (up - down) / max(width, 1e-300)
+        more = drift.with_moved(now, j, by)[:, j] - drift.rates[:, j]
+        width = by * float(rows.past[:, now, j].std())
+        stays[:, j] += float(rows.moves[j]) * more / max(width, 1e-300)
     return np.where(np.isfinite(stays), stays, 1.0)
 
 
@@ -548,7 +548,7 @@ def _moved(
     moving = [(s, m) for s, m in moving if s not in direct]
     beside, there, columns = others.copy(), np.ones(len(rows.rates), bool), []
     bent_columns: list[np.ndarray] = []
-    expected = np.zeros(len(rows.rates))
+    told: list[tuple[int, list[np.ndarray]]] = []
     source, given = kept_columns(inputs, own), kept_columns(inputs, others, own=j)
     for a in acting:
         before = rows.before(int(lags[a]) + step)
@@ -557,7 +557,7 @@ def _moved(
             beside[s] &= np.abs(lags - (lags[a] + lags[m] + step)) > around
         lines = [inputs.line[before, m, s] for s, m in moving]
         bent = [column for s, m in moving for column in inputs.bend[before, m, s].T]
-        expected += _expected_effect(inputs.line[:, a, i], effect, [*lines, *bent])
+        told.append((a, [*lines, *bent]))
         columns += lines
         bent_columns += bent
     every, rate = np.concatenate([source, given], axis=1), rows.rates[:, j]
@@ -569,12 +569,16 @@ def _moved(
         if multiplies(inputs, j, graph[:, j]):
             lines = inputs.line.transpose(0, 2, 1)[:, others].T
             columns += [column * line for column in columns for line in lines]
+
+    def expected():
+        return [sum(_expected_effect(inputs.line[:, a, i], effect, by) for a, by in told)]
+
     found = _NOTHING
     # An effect that is alike for high and low values is moved by bends alone; many columns are weak
     # where one is not.
-    for instruments in (columns, [*columns, *bent_columns], [expected]):
+    for instruments in (lambda: columns, lambda: [*columns, *bent_columns], expected):
         if not found.strength > STRONG:
-            moving_columns = np.stack(instruments, axis=1)[there]
+            moving_columns = np.stack(instruments(), axis=1)[there]
             found = _two_stages(rate[there], effect[there], moving_columns, given[there])
     return found
 
@@ -633,8 +637,6 @@ def _expected_effect(
     of a normal distribution they tell the Hermite polynomials of the source by those of what is
     expected of it, times a power of their correlation (Mehler's formula).
     """
-    if not columns:
-        return np.zeros_like(effect)
     q, score = basis(np.stack(columns, axis=1)), normal_scores(source)
     told = (q @ score) @ q
     told = told - told.mean()

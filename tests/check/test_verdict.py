@@ -22,7 +22,8 @@ def no_memory(monkeypatch):
     test.
     """
     monkeypatch.setattr(_graph_rules, "memory_of", lambda *_: np.zeros(3))
-    monkeypatch.setattr("ndde_jax._discovery.relations", lambda _, graph, __: Relations.none(graph))
+    nothing = lambda _, graph, *__, **___: Relations.none(graph)  # noqa: E731
+    monkeypatch.setattr("ndde_jax._discovery.relations", nothing)
 
 
 @pytest.fixture(scope="module")
@@ -75,7 +76,7 @@ def test_inputs_that_another_variable_could_carry(found, monkeypatch):
         cost = np.where(graph, 0.2, np.inf)
         rivals = Rivals(cost, np.where(close, -0.1, cost), np.zeros((*graph.shape, 2), int), cost)
         relations = dataclasses.replace(Relations.none(graph), rivals=rivals)
-        monkeypatch.setattr("ndde_jax._discovery.relations", lambda *_: relations)
+        monkeypatch.setattr("ndde_jax._discovery.relations", lambda *_, **__: relations)
         return again(found, graph=graph, lower=np.where(graph, 0.1, -1.0), scores=1.0 * graph)
 
     assert with_rivals(found.graph, np.zeros_like(found.graph)).verdict == "supported"
