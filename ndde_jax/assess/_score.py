@@ -339,6 +339,8 @@ OWN = 1e-6
 NONE = 1e-9
 # Robust standard deviations beyond which a residual counts no more.
 FAR = 4.0
+# Most regressions until clipped residuals are their own, to a share of that.
+REFITS, SETTLED = 30, 1e-3
 
 
 class Test(NamedTuple):
@@ -382,15 +384,30 @@ def roots(gram: Float[np.ndarray, "*any c c"]) -> Float[np.ndarray, "*any c c"]:
     return np.swapaxes(vectors * scale[..., None, :], -1, -2)
 
 
-def bounded(left: Float[np.ndarray, "row"]) -> Float[np.ndarray, "row"]:
-    """Return residuals clipped at [`FAR`][ndde_jax.assess._score.FAR] robust standard deviations
-    from their median, as Huber's: heavy tails then decide nothing, and sums are normal sooner.
+def bounded_left(
+    rate: Float[np.ndarray, "row"], q: Float[np.ndarray, "direction row"]
+) -> Float[np.ndarray, "row"]:
+    """Return what a regression on an orthonormal basis leaves of a rate, clipped at
+    [`FAR`][ndde_jax.assess._score.FAR] robust standard deviations: heavy tails then decide nothing,
+    and sums are normal sooner.
+
+    The regression is that of clipped residuals (Huber, 1964), by repeated least squares: where most
+    residuals are tiny, as of events that are rare, those of one that was drawn by the large ones
+    are no noise.
     """
+    left = rate - (q @ rate) @ q
     low, middle, high = np.quantile(left, [0.25, 0.5, 0.75])
-    spread = (high - low) / 1.349
-    if not spread > 0:
+    most = FAR * (high - low) / 1.349
+    if not most > 0:
         return left
-    return np.clip(left, middle - FAR * spread, middle + FAR * spread) - middle
+    left = left - middle
+    for _ in range(REFITS):
+        move = (q @ np.clip(left, -most, most)) @ q
+        left = left - move
+        if np.abs(move).max() < SETTLED * most:
+            break
+    clipped = np.clip(left, -most, most)
+    return clipped - (q @ clipped) @ q
 
 
 def score_test(
@@ -445,8 +462,7 @@ def group_test(
     q = basis(given)
     columns = (columns - columns.mean(axis=0)).T
     own = columns - (columns @ q.T) @ q
-    left = bounded(rate - (q @ rate) @ q)
-    return score_test(left - (q @ left) @ q, own, np.linalg.norm(columns, axis=1), len(q))
+    return score_test(bounded_left(rate, q), own, np.linalg.norm(columns, axis=1), len(q))
 
 
 def source_tests(
@@ -459,8 +475,7 @@ def source_tests(
     beside what is given and what that source alone was `made` of; all centred.
     """
     q = basis(given)
-    left = bounded(rate - (q @ rate) @ q)
-    left = left - (q @ left) @ q
+    left = bounded_left(rate, q)
     n_columns, n_past, n = columns.shape[1], made.shape[1], len(rate)
     flat = np.concatenate([columns, made], axis=1).reshape(-1, n)
     size = np.sqrt(np.einsum("kn,kn->k", flat, flat)).reshape(len(columns), -1)

@@ -651,3 +651,12 @@ def test_strong_bends_are_no_effects_that_drift():
     drift = ndde.fit_drift(windows, series.graph, key=jax.random.key(0))
     assert ndde.assess.relations(windows, series.graph).drifting.any()
     assert not ndde.assess.relations(windows, series.graph, drift).drifting.any()
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_rare_events_do_not_drift(seed):
+    """Spikes that are independent: most residuals are tiny, and a trend of those is no noise."""
+    x = (np.random.default_rng(seed + 1).random((3000, 3)) < 0.08).astype(float)
+    graph = np.zeros((3, 3, 2), bool)
+    graph[np.arange(3), np.arange(3), 0] = True
+    assert not relations(ndde.lagged_windows(x, dt=1.0, lags=(0, 1)), graph).drifting.any()
