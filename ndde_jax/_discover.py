@@ -3,6 +3,7 @@
 import dataclasses
 import functools
 import os
+import pathlib
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
@@ -23,8 +24,10 @@ from ._checks import (
 )
 from ._discovery import Discovery, with_samples
 from ._recipe import SCHEMES, Recipe
+from ._spoken import amount
 from ._store import Stages
 from ._types import Checked, RealScalarLike, to_jax
+from .assess._assess import later_of
 from .fit._prices import as_price
 from .measure._delays import candidate_lags, delays_of, of_either_reading, whole_lags
 from .measure._events import read_events, travel_times
@@ -55,7 +58,12 @@ from .select._strategies import AbstractStrategy
 from .select._whole import Whole
 from .use._impute import IMPUTE, Imputed, impute, missing
 from .use._one_step import check_regular
-from .windows._choose_lags import check_decidable, choose_lags
+from .windows._choose_lags import (
+    check_decidable,
+    choose_lags,
+    lags_up_to,
+    with_a_quarter_more,
+)
 from .windows._prior import (
     PriorKnowledge,
     check_prior,
@@ -198,32 +206,105 @@ def discover(
     samples = prepare_samples(samples, steps, known, transform)
     held = tuple(samples.names[j] for j in treated_columns(samples, HELD))
     known = tuple(name for name in samples.names if name in {*known, *held})
-    reason = None
+    whole = None
+    if chunks is not None and part is not None:
+        kept = np.array([columns.index(name) for name in samples.names])
+        whole = Whole(chunks, part.length, kept, samples.level, None)
+        more = (*more, _said_of_chunks(part, samples))
+    at_lags = functools.partial(
+        _at_lags,
+        samples,
+        given=given,
+        held=held,
+        known=known,
+        steps=steps,
+        schedules=schedules_of(samples) if treat else {},
+        coefficient=coefficient,
+        recipe=recipe,
+        key=key,
+        progress=progress,
+        whole=whole,
+    )
+    said = (*said, *more)
     if lags is None:
-        lags, reason = choose_lags(samples)
-        prior = prior_at_each_lag(prior, len(lags))
+        return _at_chosen_lags(at_lags, samples, prior=prior, said=said, directory=directory)
     lags = read_lags(lags_in_samples(lags, samples))
+    return at_lags(lags, prior=prior, said=said, directory=directory)
+
+
+# How often candidates are made longer where what is left of a rate asks for later ones.
+LONGER = 2
+
+
+def _at_chosen_lags(
+    at_lags: Callable[..., Discovery],
+    samples: Samples,
+    *,
+    prior: PriorKnowledge | None,
+    said: tuple[str, ...],
+    directory: str | os.PathLike | None,
+) -> Discovery:
+    """Return the discovery at lags that are chosen, and at later ones as long as what is left of a
+    rate is explained by a state before them, and links at these are found.
+    """
+    lags, reason = choose_lags(samples)
+    at_every = functools.partial(prior_at_each_lag, prior)
+    found = at_lags(lags, prior=at_every(len(lags)), said=(*said, reason), directory=directory)
+    for number in range(LONGER):
+        if found.events or found.length is not None:
+            break
+        late = later_of(found.windows, found.graph, found.model).lag
+        if late.max() < 0:
+            break
+        used = np.asarray(lags)[found.graph.any(axis=(0, 1))]
+        shown = [*late[late >= 0].tolist(), *used.tolist()]
+        more = lags_up_to(with_a_quarter_more(int(late.max())), shown, samples.dim)
+        reason = (
+            f"Lags up to {amount(float(more[-1]), 'sample', 6)}: what links at lags up to "
+            f"{lags[-1]} left of a rate was explained by a state before them."
+        )
+        place = None if directory is None else pathlib.Path(directory) / f"longer_{number + 1}"
+        longer = at_lags(more, prior=at_every(len(more)), said=(*said, reason), directory=place)
+        if not longer.graph[:, :, np.asarray(more) > lags[-1]].any():
+            break
+        found, lags = longer, more
+    return found
+
+
+def _at_lags(
+    samples: Samples,
+    lags: tuple[int, ...],
+    *,
+    prior: PriorKnowledge | None,
+    given: Sequence[str],
+    held: tuple[str, ...],
+    known: tuple[str, ...],
+    steps: tuple[str, ...],
+    schedules: Mapping,
+    said: tuple[str, ...],
+    coefficient: Any,
+    recipe: Recipe,
+    key: PRNGKeyArray,
+    progress: bool,
+    directory: str | os.PathLike | None,
+    whole: Whole | None,
+) -> Discovery:
+    """Return the discovery of prepared samples at certain lags."""
     check_decidable(samples, lags)
     for inputs in (given, held):
         prior = prior_of_inputs(prior, samples.names, inputs, len(lags))
-    schedules = schedules_of(samples) if treat else {}
     prior = prior_of_schedules(prior, schedules, samples.dim, lags)
     samples = with_own_rhythm(samples, steps, lags=lags, prior=prior, inputs=known)
     samples = with_schedules(samples, schedules)
     known = tuple(n for j, n in enumerate(samples.names) if n in known or j in schedules)
     if recipe.impute:
         check_regular(samples)
-    whole = None
-    if chunks is not None and part is not None:
-        kept = np.array([columns.index(name) for name in samples.names])
-        whole = Whole(chunks, part.length, kept, samples.level, None)
-        more = (*more, _said_of_chunks(part, samples))
     search = functools.partial(
         _search,
         lags=lags,
         prior=prior,
         known=known,
-        said=(*said, *more, *(() if reason is None else (reason,))),
+        said=said,
         coefficient=coefficient,
         recipe=recipe,
         key=key,

@@ -442,7 +442,7 @@ def _discover(arguments: argparse.Namespace) -> None:
     lags = _rate_lags(arguments, samples, transform, lags)
     prior = ndde_jax.prior_knowledge(
         samples.names,
-        lags=lags,
+        lags=(0,) if lags is None else lags,
         forbidden=[_rate_edge(arguments, edge) for edge in arguments.forbid],
         required=[_rate_edge(arguments, edge) for edge in arguments.require],
         exogenous=arguments.exogenous,
@@ -464,6 +464,8 @@ def _discover(arguments: argparse.Namespace) -> None:
             progress=not arguments.quiet,
             directory=directory / UNFINISHED,
         )
+    if lags is None and found.lags != (0,):
+        _note(arguments, f"Candidate lags were chosen, up to {found.lags[-1]} samples.")
     directory.mkdir(parents=True, exist_ok=True)
     report = found.report_data()
     effects, full, repeat = arguments.effects, arguments.full, (arguments.command,)
@@ -685,15 +687,19 @@ def _transforms(arguments: argparse.Namespace, names: tuple[str, ...]) -> dict[s
 
 def _rate_lags(
     arguments: argparse.Namespace, samples: Samples, transform: Any, default: Any
-) -> tuple[int, ...]:
-    """Return candidate lags of the rate, in samples, as given or chosen from the data."""
-    lags = arguments.lags
+) -> tuple[int, ...] | None:
+    """Return candidate lags of the rate, in samples, as given; chosen from the data where an edge
+    is said to be at one of them; None where they are still to be chosen.
+    """
+    lags, edges = arguments.lags, [*arguments.forbid, *arguments.require]
     if lags is None and default is not None:
         return default
     if lags is None or isinstance(lags, str):
         with _about(arguments.data):
             if samples.dim > MANY:  # or the choice of lags alone would take long
                 check_decidable(samples, (0,))
+    if lags is None and not arguments.require and all(len(edge) == 2 for edge in edges):
+        return None
     if lags is None:
         steps = EVERY if arguments.offsets else STEPS
         steps = () if arguments.no_treat else steps

@@ -110,6 +110,24 @@ def lagged(ax, data, colour):
     ax.set(xlabel="lag of the driver (samples)", ylabel="weight")
 
 
+def later(ax, data, colour):
+    """What the driver at each lag has in common with what the candidates leave of the rate."""
+    lags, x = np.arange(15), (data.x[1:] + data.x[:-1]) / 2
+    rows = np.arange(20, len(x))
+    now = np.stack([np.ones(len(rows)), data.x[rows, 1]])
+    given = np.concatenate([now, [x[rows - a, 0] for a in data.lags]]).T
+
+    def left(column):
+        return column - given @ np.linalg.lstsq(given, column, rcond=None)[0]
+
+    rest, free = left(np.diff(data.x[:, 1])[rows]), [a for a in lags if a not in data.lags]
+    shared = [np.corrcoef(left(x[rows - lag, 0]), rest)[0, 1] for lag in free]
+    ax.bar(free, shared, width=0.6, color=colour)
+    ax.plot(data.lags, np.zeros(len(data.lags)), "|", color="#555555", ms=8)
+    ax.axhline(0, color="#555555", lw=0.6)
+    ax.set(xlabel="lag of the driver (samples), | candidates", ylabel="correlation", ylim=(-0.4, 1))
+
+
 def coarsely(ax, data, colour):
     """What the follower's rate has in common with the driver at each lag; candidates stand out."""
     lags, x = np.arange(1, 19), (data.x[1:] + data.x[:-1]) / 2
@@ -264,6 +282,9 @@ def pairs():
             coarsely, ("a delay of 8 samples", "a delay of 10")),
         "residual memory": (Data(hidden()[:, 1:], lags=(0,)), Data(hidden(), lags=(0,)), memory,
             ("its driver was not measured", "its driver is there")),
+        "later delay": (
+            Data(delayed(8), lags=tuple(range(5))), Data(delayed(8), lags=tuple(range(11))), later,
+            ("a delay of 8, candidates up to 4", "candidates up to 10")),
         "hidden driver": (
             Data(bursts(), STEPS, lags=tuple(range(6))),
             Data(bursts(seen=True), STEPS, lags=tuple(range(6))), series((0, 1), last=150),

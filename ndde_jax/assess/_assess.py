@@ -12,9 +12,11 @@ from .._types import Checked
 from ..fit._refit import checked_graph
 from ..models._model import AbstractDelayModel
 from ..windows._windows import Windows
+from ._later import Later, later_states
 from ._relations import (
     at_once,
     drifting,
+    noisy_rates,
     partial_residuals,
     residuals,
     static_targets,
@@ -70,6 +72,7 @@ class Relations:
         source, `[source target lag]`.
     - `turning_back`: variables of which what is left of the rate turns back at the next step, as
         errors of the measurement make it, `[target]`.
+    - `later`: states later than every candidate that explain what is left of a rate, `Later`.
     """
 
     correlation: Float[np.ndarray, "source target"]
@@ -82,6 +85,7 @@ class Relations:
     not_excluded: Bool[np.ndarray, "source target"]
     unconfirmed: Bool[np.ndarray, "source target lag"]
     turning_back: Bool[np.ndarray, " target"]
+    later: Later
 
     @classmethod
     def none(cls, graph: Bool[np.ndarray, "source target lag"]) -> "Relations":
@@ -99,6 +103,7 @@ class Relations:
             not_excluded=pairs,
             unconfirmed=none,
             turning_back=none[0, :, 0],
+            later=Later.none(len(graph)),
         )
 
     def of_events(self) -> "Relations":
@@ -129,6 +134,22 @@ class Relations:
 
 # Rows below which nothing is tested.
 FEWEST = 40
+
+
+def later_of(
+    windows: Windows, graph: Any, model: AbstractDelayModel | Callable | None = None
+) -> Later:
+    """Return the part of [`relations`][ndde_jax.assess.relations] that tells of delays longer than
+    every candidate.
+    """
+    graph = _checked(windows, graph, "later_of")
+    rows = rows_of(windows, model)
+    if len(rows.rates) < FEWEST:
+        return Later.none(len(graph))
+    inputs = read_inputs(rows)
+    left = residuals(inputs, graph)
+    asked = noisy_rates(inputs, left) & ~turning_back(rows, left)
+    return later_states(inputs, graph, asked)
 
 
 def error_rates(windows: Checked[Windows], graph: Any) -> ErrorRates:
@@ -225,6 +246,7 @@ def relations(
         not_excluded=hidden.not_excluded & ~required.any(axis=2),
         unconfirmed=unconfirmed(every, graph, required) & ~mistaken[:, None, None],
         turning_back=mistaken,
+        later=later_states(inputs, graph, noisy_rates(inputs, left) & ~mistaken),
     )
 
 

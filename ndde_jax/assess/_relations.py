@@ -152,7 +152,7 @@ def at_once(
         inside[i, j] = beyond & (count[i, j] > least)
     # What two variables do to a third relates them given that one, and not by themselves.
     related[places] = (inside | inside.T) & (np.abs(covariance) > RELATED)
-    noisy = _noisy(inputs, left)
+    noisy = noisy_rates(inputs, left)
     related &= noisy[:, None] & noisy
     return AtOnce(correlation, related)
 
@@ -190,7 +190,7 @@ def _rows_with(there: Bool[np.ndarray, "row"]) -> Any:
     return there if there.any() and not there.all() else slice(None)
 
 
-def _noisy(inputs: Inputs, left: Float[np.ndarray, "row dim"]) -> Bool[np.ndarray, "dim"]:
+def noisy_rates(inputs: Inputs, left: Float[np.ndarray, "row dim"]) -> Bool[np.ndarray, "dim"]:
     """Return the rates of which more than an error of the drift is left."""
 
     def mean_square(columns):
@@ -353,7 +353,7 @@ def unseen(
     dim = len(graph)
     links = [(int(i), int(j)) for i, j in np.argwhere(graph.any(axis=2)) if i != j]
     found = Unseen(Signs(*np.full((6, dim, dim), np.nan)), np.full((dim, dim), np.nan))
-    noisy = _noisy(inputs, left)
+    noisy = noisy_rates(inputs, left)
     beside = [given_columns(inputs, graph, j, own=True) for j in range(dim)]
     for i, j in links:
         if noisy[i] and noisy[j] and np.isfinite(left[:, [i, j]]).all():
@@ -381,7 +381,7 @@ def _link(inputs, graph, left, beside, i: int, j: int) -> Unseen:
     given = beside[j]
     near = np.flatnonzero((np.abs(lags[:, None] - kept[None]) <= step).any(axis=1))
     near_columns = [inputs.line[:, near, i], *(inputs.bend[:, a, i] for a in near)]
-    given = np.concatenate([given, *near_columns, _saturating(inputs, graph[:, j])], axis=1)
+    given = np.concatenate([given, *near_columns, saturating(inputs, graph[:, j])], axis=1)
     if n < 3 * (given.shape[1] + 10):
         return Unseen(Signs(*[1.0] * len(Signs._fields)), -np.inf)
     rate = rows.rates[there, j]
@@ -402,7 +402,7 @@ def _link(inputs, graph, left, beside, i: int, j: int) -> Unseen:
     back = [rows.before(step * m) for m in range(1, NEWS + 1)]
     there = np.all([place >= 0 for place in back], axis=0)
     news = np.stack([left[place, j] for place in back], axis=1)
-    given = np.concatenate([beside[i], _saturating(inputs, graph[:, i])], axis=1)
+    given = np.concatenate([beside[i], saturating(inputs, graph[:, i])], axis=1)
     signs.append(group_test(rows.rates[there, i], news[there], given[there]))
     worth = _worth(inputs, graph, i, j)
     # Both as shares of what the other inputs leave.
@@ -423,7 +423,7 @@ def _link(inputs, graph, left, beside, i: int, j: int) -> Unseen:
     )
 
 
-def _saturating(
+def saturating(
     inputs: Inputs, kept: Bool[np.ndarray, "source lag"]
 ) -> Float[np.ndarray, "row column"]:
     """Return kept inputs as they saturate, early and late: what polynomials leave of a strong bend

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from .._spoken import listed, percent, time_span
+from .._spoken import amount, listed, percent, time_span
 from .._types import to_jax
 from ..assess._assess import Relations, relations
 from ..assess._rivals import touching
@@ -18,6 +18,7 @@ from ..samples._samples import Samples
 from ..select._between import delays_between, left_at_delays
 from ..select._measured import SignalStrengths
 from ..select._midpoint import measured_rows
+from ..windows._choose_lags import with_a_quarter_more
 from ..windows._thin import is_regular
 from ..windows._windows import Windows
 from ._conditioning import memory_of
@@ -615,6 +616,34 @@ def _memory(e: GraphEvidence) -> Iterator[Hit]:
     # Who comes first, which decides where events pass, does not rest on the drift.
     weight = RESERVATION if worst > HEAVY_MEMORY and e.events else None
     yield Hit(worst, {"who": who, "share": percent(worst)}, weight=weight)
+
+
+@rule(
+    "later delay",
+    GRAPH,
+    "What is left of a rate is explained by a state before every candidate lag: {links}. A delay "
+    "seems to be missing, and links that are kept may stand in for it.",
+    "Discover again with lags up to {largest} samples: lags=range({most}).",
+    limits=Limits(
+        reservation=0.0,
+        why="the largest share of what is left of a rate that such a state explains",
+    ),
+    kind=ESTIMATED,
+    theorem=PROCESS,
+)
+def _later(e: GraphEvidence) -> Iterator[Hit]:
+    later, step = e.relations.later, 0 if e.flow else e.windows.step
+    which = np.flatnonzero((later.lag >= 0) & e.modelled)
+    if not len(which):
+        return
+    told = []
+    for j in which[np.argsort(-later.share[which], kind="stable")]:
+        before = amount(float(later.lag[j] + step), "sample")
+        source, share = e.names[later.source[j]], percent(float(later.share[j]))
+        told.append(f"{e.names[j]} by {source} {before} before ({share})")
+    largest = with_a_quarter_more(int(later.lag[which].max()))
+    words = {"links": listed(told, SHOWN_LINKS, "; "), "largest": largest, "most": largest + 1}
+    yield Hit(float(later.share[which].max()), words)
 
 
 @rule(

@@ -79,7 +79,7 @@ def choose_lags(samples: Checked[Samples]) -> tuple[tuple[int, ...], str]:
     # The later lags of a schedule are its first ones again, and its own past tells all of it.
     shown = _found(np.delete(x, list(schedules_of(samples)), axis=1), furthest)
     last = max(shown, default=0)
-    largest = int(np.ceil(1.25 * last)) + 1 if shown else 0
+    largest = with_a_quarter_more(last) if shown else 0
     if last > INERTIA:
         why = (
             f": {last} is the largest that tells more of the next step than the others do; a "
@@ -96,8 +96,23 @@ def choose_lags(samples: Checked[Samples]) -> tuple[tuple[int, ...], str]:
     late = time_span(largest * samples.dt, unit=samples.time_unit)
     late = f" ({late})" if samples.time_unit or samples.dt != 1 else ""
     reason = f"Lags up to {amount(float(largest), 'sample', 6)}{late}{why}"
-    if largest < max(MOST, FULL // samples.dim):
-        return tuple(range(largest + 1)), reason
+    lags = lags_up_to(largest, shown, samples.dim)
+    if len(lags) <= largest:
+        reason += " Between those that were found, the grid is coarse."
+    return lags, reason
+
+
+def with_a_quarter_more(lag: int) -> int:
+    """Return the largest candidate where a lag is the largest that was seen to tell something."""
+    return int(np.ceil(1.25 * lag)) + 1
+
+
+def lags_up_to(largest: int, shown: Sequence[int], dim: int) -> tuple[int, ...]:
+    """Return candidate lags up to the largest: all of them where there is room, else those that
+    were `shown` to tell something, and their neighbours, and an even grid over the rest.
+    """
+    if largest < max(MOST, FULL // dim):
+        return tuple(range(largest + 1))
     chosen = {0, 1}
     for lag in shown:
         near = {n for n in (lag - 1, lag, lag + 1) if 0 <= n <= largest}
@@ -107,7 +122,7 @@ def choose_lags(samples: Checked[Samples]) -> tuple[tuple[int, ...], str]:
     for lag in np.linspace(0, largest, MOST - len(chosen) + 2).round().astype(int).tolist():
         if len(chosen) < MOST and all(abs(lag - other) > 1 for other in chosen):
             chosen.add(lag)
-    return tuple(sorted(chosen)), reason + " Between those that were found, the grid is coarse."
+    return tuple(sorted(chosen))
 
 
 def _found(x: Float[np.ndarray, "time dim"], furthest: int, beside: bool = True) -> list[int]:

@@ -15,6 +15,7 @@ class FakeDiscovery:
     """The part of `Discovery` that the command uses; the first variable drives the last."""
 
     def __init__(self, samples, *, lags, **_):
+        lags = (0,) if lags is None else lags
         dim = samples.dim
         self.names, self.lags, self.time_unit = samples.names, lags, samples.time_unit
         self.dt, self.samples = samples.dt, samples

@@ -161,7 +161,7 @@ def test_check_extends_the_report(table, tmp_path, calls):
 def test_defaults_come_from_the_file(table, tmp_path, calls):
     assert run("discover", table, "--out", tmp_path, "--no-plot") == 0
     ((_, options),) = calls
-    assert (options["dt"], options["time_unit"], options["lags"]) == (1.0, "month", (0,))
+    assert (options["dt"], options["time_unit"], options["lags"]) == (1.0, "month", None)
     assert (options["scheme"], options["coefficient"], options["progress"]) == (None, None, True)
     assert "t" not in options
 

@@ -1,0 +1,97 @@
+"""Delays longer than every candidate, seen in what the kept inputs leave of the rates."""
+
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Bool, Float, Int
+
+from ..windows._choose_lags import at_every_lag
+from ._relations import saturating
+from ._score import Inputs, basis, bounded_left, given_columns, group_test, tested
+
+# Error rate of a whole record: states of all variables at all lags together (Bonferroni); and the
+# least share of what is left that a state must explain. Set by looking: of 40 rates whose delay was
+# left out of the candidates it was .04 to .79; of 190 graphs that lack none two had .031 and .035,
+# and the others no such state.
+ERROR, LEAST = 0.01, 0.03
+# How far back states are looked at: as a share of the record, and beyond the largest candidate in
+# multiples of it, with some samples more.
+FURTHEST, MULTIPLE, MORE = 0.1, 4, 20
+# Share of a state beside what is given, below which it is given.
+OWN = 1e-3
+# Directions of a basis whose inner products are computed together.
+SOME = 8
+
+
+class Later(NamedTuple):
+    """The state, later than every candidate, that explains most of what is left of each rate,
+    `[target]`: its `source` and `lag` in samples, −1 where none does beyond chance, and the `share`
+    of what is left.
+    """
+
+    source: Int[np.ndarray, " target"]
+    lag: Int[np.ndarray, " target"]
+    share: Float[np.ndarray, " target"]
+
+    @classmethod
+    def none(cls, dim: int) -> "Later":
+        """Return what is found where no rate has such a state."""
+        return cls(np.full(dim, -1), np.full(dim, -1), np.zeros(dim))
+
+
+def later_states(
+    inputs: Inputs,
+    graph: Bool[np.ndarray, "source target lag"],
+    asked: Bool[np.ndarray, " target"],
+) -> Later:
+    """Return the states later than every candidate that tell of what is left of the rates that are
+    `asked` about.
+
+    Inner products with all states at all lags, beside what the kept inputs say of these, show the
+    strongest one; a test that holds for changing variances decides on it.
+    """
+    rows, dim = inputs.rows, inputs.rows.dim
+    found = Later.none(dim)
+    last, position = int(rows.lags[-1]), rows.position - rows.position[0]
+    length = int(position[-1]) + 1
+    furthest = min(int(FURTHEST * length), (MULTIPLE + 1) * last + MORE)
+    used = position >= furthest
+    if furthest <= last or rows.lags[0] != 0 or not used.any():
+        return found
+    states = tested(rows.past[:, 0])
+    states = (states - states.mean(axis=0)) / np.maximum(states.std(axis=0), 1e-300)
+    late = np.zeros((length, states[0].size))
+    late[position] = states.reshape(len(states), -1)
+
+    def along(columns: Float[np.ndarray, "row column"], late=late):
+        """Return inner products with every state, `[lag state column]`."""
+        steps = np.zeros((length - furthest, columns.shape[1]))
+        steps[position[used] - furthest] = columns
+        return at_every_lag(late, steps, furthest)
+
+    size = along(np.ones((int(used.sum()), 1)), late**2)[:, :, 0]
+    for j in map(int, np.flatnonzero(asked)):
+        given = np.concatenate(
+            [given_columns(inputs, graph, j, own=True), saturating(inputs, graph[:, j])], axis=1
+        )
+        if used.sum() < 3 * (given.shape[1] + 10):
+            continue
+        q, own = basis(given[used]), size.copy()
+        for start in range(0, len(q), SOME):
+            own -= (along(q[start : start + SOME].T) ** 2).sum(axis=2)
+        left = bounded_left(rows.rates[used, j], q)
+        explained = along(left[:, None])[:, :, 0] ** 2 / max(float(left @ left), 1e-300)
+        explained = np.where(own > OWN * size, explained / np.maximum(own, 1e-300), 0)
+        explained[:last] = 0
+        # A state that prior knowledge excludes at every lag is none.
+        explained *= np.repeat(rows.allowed[:, j].any(axis=1), states.shape[2])
+        lag, state = np.unravel_index(explained.argmax(), explained.shape)
+        share = float(explained[lag, state])
+        lag, source = int(lag) + 1, int(state) // states.shape[2]
+        before = rows.before(lag)
+        there = before >= 0
+        test = group_test(rows.rates[there, j], states[before[there], source], given[there])
+        count = dim * dim * (furthest - last)
+        if float(test.p) * count < ERROR and share > LEAST:
+            found.source[j], found.lag[j], found.share[j] = source, lag, share
+    return found
