@@ -59,6 +59,7 @@ def test_lags_are_chosen_for_what_is_read(calls, river, tmp_path):
     words = ("--log", "flow [m3/s]", "--no-plot", "--quiet", "--out", out)
     assert run("discover", river, *words) == 0
     assert calls[-1][1]["lags"] is None and calls[-1][1]["transform"] == {"flow [m3/s]": "log"}
+    words = (*words[:-1], tmp_path / "with_a_lag")
     assert run("discover", river, *words, "--forbid", "rain [mm/day]>flow [m3/s]@0") == 0
     assert len(calls[-1][1]["lags"]) > 1
 
