@@ -232,11 +232,19 @@ class GraphEvidence:
 
     @property
     def doubt(self) -> str:
-        """The weight of doubtful edges: that of all of them together."""
+        """The weight of doubtful edges: that of all of them together; a problem where most links
+        between variables are doubtful, for two reasons at least.
+        """
         # Of a map no delay lies between two lags.
-        beside = self.touching & (not self.whole)
-        doubtful = (self.weak | beside | self.replaceable).sum()
-        return RESERVATION if doubtful > DOUBT * self.kept.sum() else NOTE
+        edges = np.stack([self.weak, self.touching & (not self.whole), self.replaceable])
+        untold = np.broadcast_to(self.relations.not_excluded[..., None], self.kept.shape)
+        between = self.kept & self.pairs[..., None]
+        reasons = np.concatenate([edges, untold[None]]) & between
+        if reasons.any(axis=(1, 2, 3)).sum() > 1 and reasons.any(axis=0).sum() > (
+            DOUBTFUL * between.sum()
+        ):
+            return PROBLEM
+        return RESERVATION if edges.any(axis=0).sum() > DOUBT * self.kept.sum() else NOTE
 
     def edges(self, which: Bool[np.ndarray, "source target lag"]) -> list[Edge]:
         """Return edges of a graph, strongest first."""

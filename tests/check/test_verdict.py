@@ -111,6 +111,25 @@ def test_weak_edges_are_a_reservation_and_many_a_refusal(found):
     assert again(found, lower=lower).verdict == "not supported"
 
 
+def test_most_links_in_doubt_for_two_reasons_are_a_refusal(found, monkeypatch):
+    """Of four links two may come from something unseen, and another is weak."""
+    graph = np.zeros_like(found.graph)
+    graph[[0, 0, 1, 2], [1, 2, 2, 0], 0] = True
+    many = again(found, graph=graph, lower=np.where(graph, 0.1, -1.0), scores=1.0 * graph)
+    untold = np.zeros((3, 3), bool)
+    untold[0, 1] = untold[1, 2] = True
+    told = with_pairs(many, monkeypatch, not_excluded=untold)
+    assert told.verdict == "with reservations" and reasons(told) == ["hidden driver possible"]
+    lower = told.lower.copy()
+    lower[2, 0, 0] = -0.1
+    both = with_pairs(again(many, lower=lower), monkeypatch, not_excluded=untold)
+    assert both.verdict == "not supported"
+    assert reasons(both) == ["weak edges", "hidden driver possible"]
+    untold[1, 2] = False  # two of four are not most
+    half = with_pairs(again(many, lower=lower), monkeypatch, not_excluded=untold)
+    assert half.verdict == "with reservations"
+
+
 def test_links_that_pass_on_nothing_new_are_weak(found, monkeypatch):
     """Of many links one is a reservation; more than a fifth of them refuse what promises that four
     of five are true.
