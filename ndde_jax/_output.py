@@ -136,8 +136,9 @@ def png(figure: Any) -> bytes:
 
 
 def forget_stages(directory: Path) -> None:
-    """Remove the stages of a discovery that is saved."""
-    for file in directory.glob("*.npz"):
+    """Remove the stages of a discovery that is saved, and those of its search with longer lags."""
+    for file in directory.rglob("*.npz"):
         file.unlink(missing_ok=True)
-    with contextlib.suppress(OSError):  # it was never made, or holds something else
-        directory.rmdir()
+    for folder in (*directory.glob("*/"), directory):
+        with contextlib.suppress(OSError):  # it was never made, or holds something else
+            folder.rmdir()

@@ -123,7 +123,7 @@ def _show_warning(message, *_, **__) -> None:
 def _farewell(arguments: argparse.Namespace) -> str:
     """Return a sentence on the files that an interrupted command leaves behind."""
     out = getattr(arguments, "out", ".")
-    stages = (Path(out) / UNFINISHED).glob("*.npz")
+    stages = (Path(out) / UNFINISHED).rglob("*.npz")
     # Those of another command are older: what this one goes on from is touched.
     finished = sum(file.stat().st_mtime >= arguments.started for file in stages)
     if getattr(arguments, "written", None):

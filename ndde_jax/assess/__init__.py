@@ -10,4 +10,5 @@ from ._assess import (
     error_rates as error_rates,
     relations as relations,
 )
+from ._later import Later as Later
 from ._rivals import Rivals as Rivals

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 import ndde_jax as ndde
+from ndde_jax._output import forget_stages
 from ndde_jax.assess import relations
 from ndde_jax.assess._later import later_states
 from ndde_jax.assess._score import given_columns, read_inputs, rows_of
@@ -79,7 +80,7 @@ def test_a_state_that_prior_knowledge_excludes_is_none():
     assert (relations(windows, alone(3, 3)).later.source != 0).all()
 
 
-def test_it_is_said_and_chosen_lags_grow():
+def test_it_is_said_and_chosen_lags_grow(tmp_path):
     """Blowflies of Nicholson: the choice sees the fast follower, and not the slow feedback."""
     rng, steps, noise = np.random.default_rng(70), 10, 0.1 * np.sqrt(0.05)
     x = np.ones((steps * 1300, 2)) * [3.0, 1.0]
@@ -95,7 +96,10 @@ def test_it_is_said_and_chosen_lags_grow():
     short = ndde.discover(x, **options, lags=chosen)
     (said,) = [finding for finding in short.findings if finding.name == "later delay"]
     assert "x0 by x0 19 samples before" in said.text and "range(" in said.remedy
-    found = ndde.discover(x, **options)
+    found = ndde.discover(x, **options, directory=tmp_path / "stages")
+    assert list(tmp_path.glob("stages/longer_1/*.npz"))
+    forget_stages(tmp_path / "stages")
+    assert not (tmp_path / "stages").exists()
     assert max(found.lags) > 20 and any("was explained by a state" in c for c in found.choices)
     assert np.nanmax(found.delays[0, 0]) == pytest.approx(10, abs=0.3)
     assert not found.graph[1, 0].any() and short.graph[1, 0].any()
