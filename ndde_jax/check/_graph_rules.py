@@ -233,16 +233,16 @@ class GraphEvidence:
     @property
     def doubt(self) -> str:
         """The weight of doubtful edges: that of all of them together; a problem where most links
-        between variables are doubtful, for two reasons at least.
+        between variables are doubtful, of two pairs and for two reasons at least.
         """
         # Of a map no delay lies between two lags.
         edges = np.stack([self.weak, self.touching & (not self.whole), self.replaceable])
         untold = np.broadcast_to(self.relations.not_excluded[..., None], self.kept.shape)
         between = self.kept & self.pairs[..., None]
         reasons = np.concatenate([edges, untold[None]]) & between
-        if reasons.any(axis=(1, 2, 3)).sum() > 1 and reasons.any(axis=0).sum() > (
-            DOUBTFUL * between.sum()
-        ):
+        doubtful, several = reasons.any(axis=0), reasons.any(axis=(1, 2, 3)).sum() > 1
+        # Of one pair at many lags it is the lags that are in doubt.
+        if several and doubtful.any(axis=2).sum() > 1 and doubtful.sum() > DOUBTFUL * between.sum():
             return PROBLEM
         return RESERVATION if edges.any(axis=0).sum() > DOUBT * self.kept.sum() else NOTE
 
