@@ -258,7 +258,7 @@ def _at_chosen_lags(
             break
         used = np.asarray(lags)[found.graph.any(axis=(0, 1))]
         shown = [*late[late >= 0].tolist(), *used.tolist()]
-        more = lags_up_to(with_a_quarter_more(int(late.max())), shown, samples.dim)
+        more = lags_up_to(with_a_quarter_more(int(late.max())), shown, samples)
         reason = (
             f"Lags up to {amount(float(more[-1]), 'sample', 6)}: what links at lags up to "
             f"{lags[-1]} left of a rate was explained by a state before them."

@@ -15,8 +15,9 @@ from ..samples._trajectories import transposed_hint
 from ._prior import schedules_of
 
 # Candidates, variables × lags, up to which no lag is left out; most lags where some are, and most
-# lags that the search adds to the present.
-FULL, MOST, ADDED = 150, 16, 7
+# lags that the search adds to the present. Most candidates where variables are many, so that a
+# search takes a minute and not an hour.
+FULL, MOST, ADDED, WIDE = 150, 16, 7, 600
 # Chance of a correlation, over all lags and pairs, where there is none, and the least share of the
 # variance of a step that it must explain.
 CHANCE, LEAST = 1e-3, 0.005
@@ -46,7 +47,9 @@ def choose_lags(samples: Checked[Samples]) -> tuple[tuple[int, ...], str]:
     fourth more, is the largest candidate; where none above two is found, the time in which
     correlations fall to 1/e. Up to sixteen lags, or 150 candidates, are all taken: where one is
     left out, what acts there is split between its neighbours. Otherwise they are sixteen: 0 and
-    1, those found and their neighbours, and an even grid over the rest.
+    1, those found and their neighbours, and an even grid over the rest. Of more than fifty
+    variables they are the present, those found and the first others, as many as 600 candidates
+    and the windows of the record allow.
 
     **Arguments:**
 
@@ -96,7 +99,7 @@ def choose_lags(samples: Checked[Samples]) -> tuple[tuple[int, ...], str]:
     late = time_span(largest * samples.dt, unit=samples.time_unit)
     late = f" ({late})" if samples.time_unit or samples.dt != 1 else ""
     reason = f"Lags up to {amount(float(largest), 'sample', 6)}{late}{why}"
-    lags = lags_up_to(largest, shown, samples.dim)
+    lags = lags_up_to(largest, shown, samples)
     if len(lags) <= largest:
         reason += " Between those that were found, the grid is coarse."
     return lags, reason
@@ -107,12 +110,23 @@ def with_a_quarter_more(lag: int) -> int:
     return int(np.ceil(1.25 * lag)) + 1
 
 
-def lags_up_to(largest: int, shown: Sequence[int], dim: int) -> tuple[int, ...]:
+def lags_up_to(largest: int, shown: Sequence[int], samples: Samples) -> tuple[int, ...]:
     """Return candidate lags up to the largest: all of them where there is room, else those that
-    were `shown` to tell something, and their neighbours, and an even grid over the rest.
+    were `shown` to tell something, and their neighbours, and an even grid over the rest; of many
+    variables no more than a record can decide about.
     """
-    if largest < max(MOST, FULL // dim):
-        return tuple(range(largest + 1))
+    dim, lags = samples.dim, tuple(range(largest + 1))
+    if largest >= max(MOST, FULL // dim):
+        lags = _coarse(largest, shown)
+    windows = sum(max(len(x) - largest - 1, 0) for x in samples.values)
+    room = min(windows, WIDE) // dim
+    if dim > MANY and len(lags) > room:
+        first = dict.fromkeys([0, *(lag for lag in shown if lag in lags), *lags])
+        lags = tuple(sorted([*first][: max(room, 1)]))
+    return lags
+
+
+def _coarse(largest: int, shown: Sequence[int]) -> tuple[int, ...]:
     chosen = {0, 1}
     for lag in shown:
         near = {n for n in (lag - 1, lag, lag + 1) if 0 <= n <= largest}

@@ -109,3 +109,14 @@ def test_what_is_too_short_gets_the_present():
     assert ndde.windows.choose_lags(
         ndde.read_samples(np.random.default_rng(0).normal(size=(8, 2)), dt=1.0)
     )[0] == (0,)
+
+
+def test_of_many_variables_no_more_lags_than_a_record_can_decide_about():
+    """Of sixty variables, three hundred samples each, one follows another after eight samples."""
+    rng, x = np.random.default_rng(0), np.zeros((300, 60))
+    for k in range(8, 300):
+        x[k] = 0.5 * x[k - 1] + rng.normal(size=60)
+        x[k, 1] += 0.9 * x[k - 8, 0]
+    lags, _ = ndde.windows.choose_lags(ndde.read_samples(x, dt=1.0))
+    assert 0 in lags and 7 in lags
+    assert 60 * len(lags) <= 300 - max(lags) - 1
