@@ -28,6 +28,8 @@ NOTICEABLE = 0.1
 # How fast trust in the present falls with what the past adds, in units of the logarithm of a risk.
 # Chosen on simulated networks of CausalDynamics; anything from 8 on ranks about as well.
 STEEPNESS = 16.0
+# Condition up to which the inverse of a factor tells what a source explains to six digits.
+DEFINITE = 1e9
 
 Square = Float[np.ndarray, "source target"]
 
@@ -136,14 +138,30 @@ def linear_gains(data: KnownData) -> tuple[Square, Float[np.ndarray, " target"]]
     x, y = np.split(triangle, [data.inputs.shape[1]], axis=1)
     power = (y**2).sum(axis=0)
 
+    scale, every = np.where(power > 0, power, 1), np.arange(x.shape[1])
+    apart = _apart(x)
+    if apart is not None:
+        # What a source explains beside the others lies along its rows of the inverse.
+        along = [np.linalg.qr(apart[every % data.dim == i].T)[0] for i in range(data.dim)]
+        rises = [((own.T @ y[: len(every)]) ** 2).sum(axis=0) / scale for own in along]
+        return np.stack(rises), (y[len(every) :] ** 2).sum(axis=0) / scale
+
     def risk(keep):
         left = y - x[:, keep] @ np.linalg.lstsq(x[:, keep], y, rcond=None)[0]
-        return (left**2).sum(axis=0) / np.where(power > 0, power, 1)
+        return (left**2).sum(axis=0) / scale
 
-    every = np.arange(x.shape[1])
     full = risk(every)
     without = [risk(every[every % data.dim != source]) for source in range(data.dim)]
     return np.stack(without) - full[None], full
+
+
+def _apart(x: Float[np.ndarray, "row input"]) -> Float[np.ndarray, "input input"] | None:
+    """Return the inverse of a triangular factor; None where inputs are all but collinear."""
+    factor = x[: x.shape[1]]
+    if len(factor) < x.shape[1] or not np.diagonal(factor).all():
+        return None
+    inverse = np.linalg.inv(factor)
+    return inverse if np.linalg.norm(factor, 1) * np.linalg.norm(inverse, 1) < DEFINITE else None
 
 
 def _shares(value: Square, exponent: float) -> Square:
