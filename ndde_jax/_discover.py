@@ -211,20 +211,34 @@ def discover(
         kept = np.array([columns.index(name) for name in samples.names])
         whole = Whole(chunks, part.length, kept, samples.level, None)
         more = (*more, _said_of_chunks(part, samples))
-    at_lags = functools.partial(
-        _at_lags,
-        samples,
-        given=given,
-        held=held,
-        known=known,
-        steps=steps,
-        schedules=schedules_of(samples) if treat else {},
-        coefficient=coefficient,
-        recipe=recipe,
-        key=key,
-        progress=progress,
-        whole=whole,
-    )
+    schedules = schedules_of(samples) if treat else {}
+
+    def at_lags(lags, *, prior, said, directory) -> Discovery:
+        """Return the discovery of the prepared samples at certain lags."""
+        check_decidable(samples, lags)
+        for inputs in (given, held):
+            prior = prior_of_inputs(prior, samples.names, inputs, len(lags))
+        prior = prior_of_schedules(prior, schedules, samples.dim, lags)
+        ready = with_own_rhythm(samples, steps, lags=lags, prior=prior, inputs=known)
+        ready = with_schedules(ready, schedules)
+        if recipe.impute:
+            check_regular(ready)
+        search = functools.partial(
+            _search,
+            lags=lags,
+            prior=prior,
+            known=tuple(n for j, n in enumerate(ready.names) if n in known or j in schedules),
+            said=said,
+            coefficient=coefficient,
+            recipe=recipe,
+            key=key,
+            progress=progress,
+            directory=directory,
+            whole=whole,
+        )
+        found = search(ready)
+        return _imputed(found, search, key) if recipe.impute else found
+
     said = (*said, *more)
     if lags is None:
         return _at_chosen_lags(at_lags, samples, prior=prior, said=said, directory=directory)
@@ -269,51 +283,6 @@ def _at_chosen_lags(
             break
         found, lags = longer, more
     return found
-
-
-def _at_lags(
-    samples: Samples,
-    lags: tuple[int, ...],
-    *,
-    prior: PriorKnowledge | None,
-    given: Sequence[str],
-    held: tuple[str, ...],
-    known: tuple[str, ...],
-    steps: tuple[str, ...],
-    schedules: Mapping,
-    said: tuple[str, ...],
-    coefficient: Any,
-    recipe: Recipe,
-    key: PRNGKeyArray,
-    progress: bool,
-    directory: str | os.PathLike | None,
-    whole: Whole | None,
-) -> Discovery:
-    """Return the discovery of prepared samples at certain lags."""
-    check_decidable(samples, lags)
-    for inputs in (given, held):
-        prior = prior_of_inputs(prior, samples.names, inputs, len(lags))
-    prior = prior_of_schedules(prior, schedules, samples.dim, lags)
-    samples = with_own_rhythm(samples, steps, lags=lags, prior=prior, inputs=known)
-    samples = with_schedules(samples, schedules)
-    known = tuple(n for j, n in enumerate(samples.names) if n in known or j in schedules)
-    if recipe.impute:
-        check_regular(samples)
-    search = functools.partial(
-        _search,
-        lags=lags,
-        prior=prior,
-        known=known,
-        said=said,
-        coefficient=coefficient,
-        recipe=recipe,
-        key=key,
-        progress=progress,
-        directory=directory,
-        whole=whole,
-    )
-    found = search(samples)
-    return _imputed(found, search, key) if recipe.impute else found
 
 
 def update(found: Discovery, more: Any, *, key: PRNGKeyArray | None = None) -> Discovery:

@@ -691,14 +691,14 @@ def _rate_lags(
     """Return candidate lags of the rate, in samples, as given; chosen from the data where an edge
     is said to be at one of them; None where they are still to be chosen.
     """
-    lags, edges = arguments.lags, [*arguments.forbid, *arguments.require]
+    lags, at_a_lag = arguments.lags, any(len(edge) > 2 for edge in arguments.forbid)
     if lags is None and default is not None:
         return default
     if lags is None or isinstance(lags, str):
         with _about(arguments.data):
             if samples.dim > MANY:  # or the choice of lags alone would take long
                 check_decidable(samples, (0,))
-    if lags is None and not arguments.require and all(len(edge) == 2 for edge in edges):
+    if lags is None and not (arguments.require or at_a_lag):
         return None
     if lags is None:
         steps = EVERY if arguments.offsets else STEPS
