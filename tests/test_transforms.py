@@ -184,7 +184,10 @@ def test_gates_that_are_improved(systems):
 @pytest.mark.slow
 def test_search_among_lags():
     """`midpoint_windows`, `spline_graph` and `search_lags` in one, from samples to a graph."""
+    # With errors: without any, many graphs describe a record to the last digit, and which of them
+    # a local search ends at depends on the order of its moves, which differs under `jit`.
     x, keys = jnp.stack([trajectory(k) for k in jr.split(jr.key(5), 2)]), jr.split(jr.key(6), 2)
+    x = x + 0.05 * jr.normal(jr.key(7), x.shape)
     config = ndde.fitting.StrengthConfig(**QUICK)
 
     def one(x, k):
@@ -200,7 +203,7 @@ def test_search_among_lags():
     def risk(shift):
         moved = x[0] + shift * jnp.sin(3 * x[0][:, ::-1])
         windows = ndde.select.midpoint_windows(moved, dt=0.1, lags=(0, 4))
-        return jnp.sum(ndde.select.spline_graph(windows, shortlist=2, steps=0).risk)
+        return jnp.sum(ndde.select.spline_graph(windows, shortlist=2).risk)
 
     slope = (risk(0.01 + 1e-6) - risk(0.01 - 1e-6)) / 2e-6
     np.testing.assert_allclose(jax.jvp(risk, (0.01,), (1.0,))[1], slope, rtol=1e-3, atol=1e-6)

@@ -7,7 +7,7 @@ from jaxtyping import Bool, Float, Int
 
 from ..windows._choose_lags import at_every_lag
 from ._relations import saturating
-from ._score import Inputs, basis, bounded_left, given_columns, group_test, tested
+from ._score import NOISE, Inputs, basis, bounded_left, given_columns, group_test, tested
 
 # Error rate of a whole record: states of all variables at all lags together (Bonferroni); and the
 # least share of what is left that a state must explain. Set by looking: of 40 rates whose delay was
@@ -79,7 +79,8 @@ def later_states(
         q, own = basis(given[used]), size.copy()
         for start in range(0, len(q), SOME):
             own -= (along(q[start : start + SOME].T) ** 2).sum(axis=2)
-        left = bounded_left(rows.rates[used, j], q)
+        rate = rows.rates[used, j]
+        left = bounded_left(rate, q)
         explained = along(left[:, None])[:, :, 0] ** 2 / max(float(left @ left), 1e-300)
         explained = np.where(own > OWN * size, explained / np.maximum(own, 1e-300), 0)
         explained[:last] = 0
@@ -87,11 +88,13 @@ def later_states(
         explained *= np.repeat(rows.allowed[:, j].any(axis=1), states.shape[2])
         lag, state = np.unravel_index(explained.argmax(), explained.shape)
         share = float(explained[lag, state])
+        # Where hardly any noise moves a rate, earlier states foretell the error of the method, too.
+        beyond = share * float(left @ left) > NOISE * float(np.sum((rate - rate.mean()) ** 2))
         lag, source = int(lag) + 1, int(state) // states.shape[2]
         before = rows.before(lag)
         there = before >= 0
         test = group_test(rows.rates[there, j], states[before[there], source], given[there])
         count = dim * dim * (furthest - last)
-        if float(test.p) * count < ERROR and share > LEAST:
+        if float(test.p) * count < ERROR and share > LEAST and beyond:
             found.source[j], found.lag[j], found.share[j] = source, lag, share
     return found

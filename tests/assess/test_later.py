@@ -76,6 +76,19 @@ def test_records_without_a_later_delay_have_none():
     assert found <= 2
 
 
+def test_an_error_of_a_thousandth_of_a_rate_is_no_missing_delay():
+    """A rate that hardly any noise moves, of which the method's error is most that is left."""
+    for late, named in ((0.014, False), (0.3, True)):
+        rng, x = np.random.default_rng(0), np.zeros((600, 2))
+        for k in range(9, len(x)):
+            x[k] = 0.5 * x[k - 1] + [rng.normal(), 0.025 * rng.normal()]
+            x[k, 1] += 0.5 * x[k - 1, 0] + late * x[k - 9, 0]
+        graph = alone(2, 3)
+        graph[0, 1, 0] = True
+        windows = ndde.lagged_windows(x, dt=1.0, lags=(0, 1, 2))
+        assert (relations(windows, graph).later.lag[1] == 8) == named
+
+
 def test_a_state_that_prior_knowledge_excludes_is_none():
     prior = ndde.prior_knowledge(3, lags=(0, 1, 2), forbidden=[(0, 2)])
     windows = ndde.lagged_windows(follower(5), dt=1.0, lags=(0, 1, 2), prior=prior)
