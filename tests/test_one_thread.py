@@ -23,6 +23,7 @@ print(json.dumps([before, threads()]))
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("chosen", [None, "2"])
 def test_openblas_gets_one_thread_unless_the_user_chose(chosen):
     environment = {k: v for k, v in os.environ.items() if not k.endswith("_NUM_THREADS")}

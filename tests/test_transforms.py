@@ -84,6 +84,7 @@ def test_fit_does_not_compile_again_for_new_numbers(systems):
         run.lower(method, systems[seed], config, jr.key(seed))
 
 
+@pytest.mark.slow
 def test_fit_is_differentiable_with_respect_to_data_and_hyperparameters(systems):
     """Reverse mode against central differences, for a score computed downstream of the fit."""
     config = ndde.FitConfig(
@@ -299,6 +300,7 @@ def test_rollout_of_learned_models(systems):
     np.testing.assert_allclose(one(model)[0][-1], x, rtol=1e-9)
 
 
+@pytest.mark.slow
 def test_lyapunov_spectrum():
     def one(gain):
         spectrum = ndde.lyapunov_spectrum(
@@ -346,6 +348,7 @@ def waves(shift):
     return jnp.stack([jnp.sin(t + shift), jnp.cos(1.7 * t)], axis=1)
 
 
+@pytest.mark.slow
 def test_forecast_and_attractor_metrics():
     """`jit` and `vmap` over forecasts; slopes of those that have one against differences."""
     truth = waves(0.0)

@@ -66,6 +66,7 @@ def test_the_strongest_state_is_that_of_brute_force():
     assert found.share[2] == pytest.approx(most[0, 6], rel=0.1)
 
 
+@pytest.mark.slow
 def test_records_without_a_later_delay_have_none():
     found = 0
     for seed in range(30):
@@ -95,6 +96,7 @@ def test_a_state_that_prior_knowledge_excludes_is_none():
     assert (relations(windows, alone(3, 3)).later.source != 0).all()
 
 
+@pytest.mark.slow
 def test_it_is_said_and_chosen_lags_grow(tmp_path):
     """Blowflies of Nicholson: the choice sees the fast follower, and not the slow feedback."""
     rng, steps, noise = np.random.default_rng(70), 10, 0.1 * np.sqrt(0.05)

@@ -26,6 +26,7 @@ from ndde_jax.select._partial import with_partial
 from ndde_jax.select._screened import Screened
 
 LAGS = tuple(range(6))
+SLOW = pytest.mark.slow
 
 
 def relations_of(x, graph):
@@ -46,7 +47,10 @@ def believed(batch):
     return links
 
 
-@pytest.mark.parametrize("kind, least", [("bursty", 0.75), ("slow", 0.5), ("oscillating", 0.5)])
+@pytest.mark.parametrize(
+    "kind, least",
+    [("bursty", 0.75), pytest.param("slow", 0.5, marks=SLOW), ("oscillating", 0.5)],
+)
 def test_a_hidden_driver_is_named(kind, least):
     batch = generators.hidden_map(12, kind=kind, strength=1.5, seed=1)
     named = [relations_of(x, g).confounded for x, g in zip(batch.x, believed(batch), strict=True)]
@@ -54,7 +58,7 @@ def test_a_hidden_driver_is_named(kind, least):
     assert all((pairs == pairs.T).all() for pairs in named)
 
 
-@pytest.mark.parametrize("kind", ["white", "slow", "oscillating"])
+@pytest.mark.parametrize("kind", ["white", pytest.param("slow", marks=SLOW), "oscillating"])
 def test_what_is_no_cause_where_its_own_inputs_move_it_is_hidden(kind):
     """The search finds 2 -> 1 with the delay of 2 -> 0 -> 1: it takes the effect off again."""
     batch = generators.hidden_map(12, kind=kind, strength=1.0, seed=2)
@@ -99,6 +103,7 @@ def test_what_follows_the_news_of_a_source_is_hidden():
     assert np.mean(named) > 0.8
 
 
+@pytest.mark.slow
 def test_causes_beside_what_moves_them_are_none_of_something_hidden():
     """2 -> 0 -> 1 and 2 -> 1 with the delay of both, of either sign; and who follows changes."""
     rng = np.random.default_rng(9)
@@ -141,6 +146,7 @@ def test_two_stages_are_those_of_matrices():
     np.testing.assert_allclose(found.strength, gained / (with_z @ with_z / 294), rtol=1e-10)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["linear", "tanh"])
 def test_what_is_clean_has_no_hidden_driver_and_nothing_at_once(kind):
     batch = generators.clean_map(25, kind=kind, seed=3)
@@ -172,7 +178,7 @@ def test_two_causes_within_a_sample_of_one_variable_are_not_related_by_it():
     np.testing.assert_array_equal(found.at_once, expected)
 
 
-@pytest.mark.parametrize("noise", ["gaussian", "student"])
+@pytest.mark.parametrize("noise", ["gaussian", pytest.param("student", marks=SLOW)])
 def test_coefficients_that_turn_around_are_named(noise):
     batch = generators.clean_map(15, drifting=True, extra=2, noise=noise, seed=5)
     only_own = batch.links & np.eye(4, dtype=bool)[None, :, :, None]
@@ -300,6 +306,7 @@ def at_present(dim, graph):
     return np.stack([graph, np.zeros((dim, dim)), np.zeros((dim, dim))], axis=2).astype(bool)
 
 
+@pytest.mark.slow
 def test_what_moves_source_and_target_of_a_chaotic_flow_hides_nothing():
     """Of Lorenz (1984) every variable drives both others: none is an instrument of a link."""
     every = at_present(3, np.ones((3, 3)))
@@ -353,6 +360,7 @@ def test_an_effect_that_is_alike_for_high_and_low_values_is_followed():
     assert sum(followed) >= 5  # of two it was told before
 
 
+@pytest.mark.slow
 def test_errors_of_measurement_are_no_hidden_driver():
     """The true state is not what was measured: its past says more of it, and hides nothing."""
     every = at_present(3, np.ones((3, 3)))
@@ -365,6 +373,7 @@ def test_errors_of_measurement_are_no_hidden_driver():
         assert not found.confounded.any() and not found.unconfirmed.any()
 
 
+@pytest.mark.slow
 def test_what_is_left_beside_a_hidden_driver_does_not_turn_back():
     for kind in ("slow", "oscillating"):
         batch = generators.hidden_map(6, kind=kind, strength=1.5, seed=1)
@@ -406,6 +415,7 @@ def test_an_oscillation_is_told_from_a_hidden_driver_by_levels_that_stay():
         assert not relations(windows, graph).not_excluded.any()
 
 
+@pytest.mark.slow
 def test_what_is_new_in_a_weak_source_is_seen():
     """A true link with a partial correlation of .15, beside three that are strong."""
     graph = np.zeros((3, 3, 4), bool)
@@ -549,6 +559,7 @@ def test_an_effect_that_is_alike_for_high_and_low_values_has_instruments():
     assert not any(one.not_excluded.any() or one.confounded.any() for one in found)
 
 
+@pytest.mark.slow
 def test_nothing_is_held_against_steep_thresholds_that_the_drift_knows():
     """A ring of units that are nearly on or off, as seen by a discovery."""
     spec = next(

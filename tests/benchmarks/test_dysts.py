@@ -141,6 +141,7 @@ def test_broken_files_are_refused(files, tmp_path):
             read_problem(tmp_path / f"{name}.npz")
 
 
+@pytest.mark.slow
 def test_the_true_system_reproduces_its_own_tests(lorenz):
     model = anchors.true_system(lorenz)
     (path,) = forecast.forecasts([model], [lorenz], "flow", [lorenz.starts])
@@ -264,6 +265,7 @@ def test_a_model_in_standardised_coordinates_is_the_same_model(lorenz, pilot):
     assert not np.allclose(held(far), moved(far), rtol=0.1)
 
 
+@pytest.mark.slow
 def test_recipes_are_verbs_of_the_library(lorenz, monkeypatch):
     """The graph of a penalty, or all of it; a drift by its flow."""
     key, polynomials = jax.random.key(0), ndde.models.Polynomials()
@@ -300,6 +302,7 @@ def test_ablations_of_discover_are_recipes_of_the_library(lorenz, monkeypatch):
     assert [recipe.confine for recipe in asked.values()] == [True, True, False]
 
 
+@pytest.mark.slow
 def test_run_stores_scores_statuses_and_predictions(files, store, tmp_path, monkeypatch, lorenz):
     monkeypatch.setitem(METHODS, "still", still)
     runner.run(files, ["floor", "still"], store, predictions=tmp_path / "preds", progress=False)
@@ -368,6 +371,7 @@ def wobbling(problems, *, keys):
     return [one._replace(graph=one.graph | (i == 0), shift=0.1) for i, one in enumerate(found)]
 
 
+@pytest.mark.slow
 def test_figures_are_drawn(files, tmp_path, store, monkeypatch):
     from benchmarks.dysts import figures
 

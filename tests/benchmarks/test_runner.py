@@ -59,6 +59,7 @@ def store(tmp_path):
         yield store
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="SIGKILL")
 def test_killed_workers_are_replaced_and_stubborn_tasks_recorded(store, tmp_path, capsys):
     deaths = {1: 1, 3: 2, 4: 99}

@@ -132,6 +132,7 @@ def test_what_a_process_used_is_its_own():
         discovery._process([sys.executable, "-c", "raise SystemExit(3)"])
 
 
+@pytest.mark.slow
 def test_many_systems_are_timed(capsys):
     assert speed.main(["--only", "systems", "--quick"]) == 0
     rows = [line.split("|") for line in capsys.readouterr().out.splitlines() if line[:3] == "| 1"]
@@ -155,6 +156,7 @@ def test_every_process_has_a_core_of_its_own():
     assert set(cores) <= mine and len(set(cores[: len(mine)])) == min(3, len(mine))
 
 
+@pytest.mark.slow
 def test_ways_to_do_many_systems_are_timed(capsys):
     assert speed.main(["--only", "batches", "--quick"]) == 0
     lines = capsys.readouterr().out.splitlines()

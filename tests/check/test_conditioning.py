@@ -40,6 +40,7 @@ def test_noise_covariance(scheme):
     np.testing.assert_allclose(found, truth, rtol=0.05, atol=0.01)
 
 
+@pytest.mark.slow
 def test_residual_memory_is_the_covariance_that_a_hidden_driver_leaves():
     """Against the stationary covariances of the linear system, x1 hidden."""
     n, dt = 20_000, 0.1
@@ -79,6 +80,7 @@ def told(windows, model, names):
     return list(ndde.check.RULES["residual memory"].findings(seen(windows, model, names)))
 
 
+@pytest.mark.slow
 def test_a_delay_that_is_no_candidate_is_noticed():
     rng, x = np.random.default_rng(0), np.zeros((3000, 2))
     for k in range(15, 2999):

@@ -52,6 +52,7 @@ def test_recordings_have_one_each(calls, tmp_path):
     assert [m.tolist() for m in options["mask"]] == [[False] * 10 + [True] * 10] * 2
 
 
+@pytest.mark.slow
 def test_winters_of_a_file_from_end_to_end(tmp_path, capsys):
     rng, x = np.random.default_rng(0), np.zeros((600, 2))
     winter = np.isin(np.arange(600) % 12, (11, 0, 1, 2))

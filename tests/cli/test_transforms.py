@@ -41,6 +41,7 @@ def options_of(calls, river, tmp_path, *words):
     return calls[-1][1]
 
 
+@pytest.mark.slow
 def test_columns_are_named_one_by_one_or_all(calls, river, tmp_path):
     rain, flow = "rain [mm/day]", "flow [m3/s]"
     found = lambda *words: options_of(calls, river, tmp_path, *words)  # noqa: E731
@@ -77,6 +78,7 @@ def test_what_is_no_column_is_said_in_a_line(river, tmp_path, capsys, words, mes
     assert message in error and error.count("\n") == 1
 
 
+@pytest.mark.slow
 def test_a_river_from_end_to_end(river, tmp_path, capsys, monkeypatch):
     # What a command makes of a discovery, its ensemble, serves the next.
     monkeypatch.setattr(ndde.Discovery, "load", functools.cache(ndde.Discovery.load))

@@ -107,6 +107,7 @@ def test_gates_alone_bring_their_networks():
     assert eqx.tree_equal(found.model, alone.details.model)
 
 
+@pytest.mark.slow
 def test_what_no_spline_describes_is_left_to_networks():
     """A ridge of three inputs, which is no sum of products of two."""
     rng = np.random.default_rng(0)
@@ -260,6 +261,7 @@ def test_permuting_variables_permutes_the_graph(found):
     assert_same_scores(other.scores[::-1, ::-1], found.scores)
 
 
+@pytest.mark.slow
 def test_a_strategy_searches_windows_that_all_passes_have_corrected(monkeypatch):
     """By drifts on what splines find, as the windows of the default are."""
     seen = []

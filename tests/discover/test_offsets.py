@@ -39,6 +39,7 @@ def found(made):
     return discover(made)
 
 
+@pytest.mark.slow
 def test_the_law_is_that_of_recordings_centred_by_hand(made, found):
     x = made
     mean = np.concatenate(x).mean(axis=0)
@@ -78,6 +79,7 @@ def test_forecasts_come_at_the_level_of_the_last(made, found, tmp_path):
     np.testing.assert_array_equal(loaded.forecast(60, paths=50, key=KEY).paths, f.paths)
 
 
+@pytest.mark.slow
 def test_interventions_set_what_is_measured(made, found):
     level = made[-1].mean(axis=0)
     g = found.intervene({"a": level[0] + 1.0}, horizon=60, paths=50, key=KEY)

@@ -86,6 +86,7 @@ def test_of_a_longer_record_a_schedule_may_be_none(found):
     assert more.inputs == () and np.asarray(more.windows.prior.allowed).all()
 
 
+@pytest.mark.slow
 def test_what_a_prior_requires_of_a_schedule_stays():
     required = [("weekend", "visits", 8), ("ads", "weekend", 1)]
     prior = ndde.prior_knowledge(NAMES, lags=range(10), required=required)

@@ -51,6 +51,7 @@ def exp(values):
     return np.stack([values[..., 0], np.exp(values[..., 1])], axis=-1)
 
 
+@pytest.mark.slow
 def test_the_law_is_that_of_logarithms_taken_by_hand(found, by_hand):
     np.testing.assert_array_equal(found.graph, by_hand.graph)
     np.testing.assert_allclose(found.scores, by_hand.scores, atol=1e-12)
@@ -66,6 +67,7 @@ def test_the_law_is_that_of_logarithms_taken_by_hand(found, by_hand):
     assert set(labels) <= {"rain", "log flow"}
 
 
+@pytest.mark.slow
 def test_it_is_said_and_undone(found):
     said = " ".join(found.report(full=True).split())
     assert "flow is read as its logarithm: slopes, effects and units of it are those of the" in said
@@ -92,6 +94,7 @@ def test_forecasts_come_in_measured_units(found, by_hand, tmp_path):
         )
 
 
+@pytest.mark.slow
 def test_what_is_set_is_measured_and_a_shift_is_a_factor(found, by_hand):
     level = {"horizon": HORIZON, **OPTIONS}
     g, other = (
@@ -112,6 +115,7 @@ def test_what_is_set_is_measured_and_a_shift_is_a_factor(found, by_hand):
         found.intervene({"flow": lambda t: 0 * t}, **level)
 
 
+@pytest.mark.slow
 def test_outcomes_have_gradients_through_logarithms(found):
     def outcome(level):
         changed = found.intervene({"flow": level}, horizon=HORIZON, **OPTIONS).changed

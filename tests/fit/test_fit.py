@@ -100,6 +100,7 @@ def test_padding_changes_no_result(windows, result):
     np.testing.assert_allclose(padded.risk, result.risk, rtol=1e-3)
 
 
+@pytest.mark.slow
 def test_newton_refinement_reaches_far_below_adam(windows):
     """Smooth noise-free data, all inputs open: what first-order training leaves behind."""
     method = ndde.L0NDDE(coefficient=0.0, path=())

@@ -171,6 +171,7 @@ def test_three_rounds_are_enough_where_a_step_is_long():
     np.testing.assert_allclose(jacobian, MATRIX, atol=0.1)
 
 
+@pytest.mark.slow
 def test_a_fitted_flow_is_unbiased_where_plain_differences_are_not():
     x = oscillator(6000)
     windows = ndde.lagged_windows(x, dt=DT)
@@ -180,6 +181,7 @@ def test_a_fitted_flow_is_unbiased_where_plain_differences_are_not():
     assert drift_error(model, x) < 0.08
 
 
+@pytest.mark.slow
 def test_the_mask_of_a_fitted_flow_is_the_graph():
     windows = ndde.lagged_windows(oscillator(), dt=DT)
     graph = jnp.asarray([[True, True], [False, True]])[:, :, None]

@@ -52,6 +52,7 @@ def drift(result, windows, z):
     return np.asarray((rates - s.rate_center) / s.rate_scale)
 
 
+@pytest.mark.slow
 def test_a_loss_of_ones_own_is_what_training_minimises(kicked):
     """Kicks move least squares, and Huber's loss as far as SciPy says."""
     delta, given = 0.3, (ndde.NODE(), kicked, CONFIG)

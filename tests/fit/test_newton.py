@@ -352,6 +352,7 @@ def test_one_program_serves_several_numbers_of_steps():
         risk(jnp.asarray([3])[0].astype(jnp.int16))
 
 
+@pytest.mark.slow
 def test_refused_steps_need_no_new_curvature():
     """A given number of steps computes it at every one, an array of it where weights moved."""
     rng = np.random.default_rng(6)

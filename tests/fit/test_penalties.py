@@ -28,7 +28,7 @@ PRIOR = ndde.prior_knowledge(3, forbidden=[FORBIDDEN], required=[REQUIRED])
 
 
 # As their neighbours but for one setting; without a path less is trained than with one.
-SLOW = {"L0NDDE", "AGL reset", "PathReg gates"}
+SLOW = {"L0NDDE", "L0NDDE path", "AGL reset", "PathReg gates", "CNODE paths"}
 
 
 @pytest.fixture(
@@ -118,6 +118,7 @@ def test_prior_knowledge_is_obeyed(fitted):
     assert drift[REQUIRED[1], REQUIRED[0]] != 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("warmup", ["newton", "adam"])
 def test_reset_starts_again_from_the_random_networks(warmup):
     """With a Newton warm-up it used to go on from the pilot."""

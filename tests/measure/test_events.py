@@ -167,6 +167,7 @@ def test_a_discovery_joins_who_follows_only_and_says_why(found):
     assert events.choice in found.choices
 
 
+@pytest.mark.slow
 def test_of_many_variables_the_graph_is_not_supported(found):
     def weight(found):
         return {f.weight for f in found.verdict.reasons if f.name == "passing events"}
@@ -192,6 +193,7 @@ def test_its_delays_are_travel_times(found):
     np.testing.assert_allclose(found.delays[itself], lags[itself])
 
 
+@pytest.mark.slow
 def test_a_recipe_may_do_without(flood):
     recipe = ndde.Recipe(
         events=False, strategy=ndde.select.Default(networks=None), delays=False, passes=1

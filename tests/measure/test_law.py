@@ -52,6 +52,7 @@ def test_noise_that_drives_the_system_asks_for_forward_differences(driven):
     assert _law.law_windows(samples, windows).scheme == "euler"
 
 
+@pytest.mark.slow
 def test_errors_of_measurements_ask_for_central_ones(driven):
     rng = np.random.default_rng(1)
     smooth = path(sigma=0.0)
@@ -115,6 +116,7 @@ def test_a_law_is_as_accurate_as_least_squares_of_its_own_terms(driven):
     np.testing.assert_array_equal(law.drift.support(), [[False, True], [True, True]])
 
 
+@pytest.mark.slow
 def test_what_no_polynomial_says_is_left_to_networks(monkeypatch):
     windows = ndde.lagged_windows(path(spring=lambda p: 2 * np.sign(p) * np.abs(p) ** 0.5), dt=DT)
     graph = np.array([[[False], [True]], [[True], [True]]])

@@ -19,6 +19,7 @@ def copied():
     return eqx.tree_at(lambda w: w.history, w, w.history.at[:, 0, 2].set(copy))
 
 
+@pytest.mark.slow
 def test_a_copy_is_a_rival_and_an_independent_input_is_none():
     graph = np.zeros((3, 3, 1), bool)
     graph[0, 1] = graph[1, 0] = True

@@ -138,6 +138,7 @@ def test_state_space_divergence_equals_kernel_densities(variance):
     np.testing.assert_allclose(got, expected, rtol=1e-8)
 
 
+@pytest.mark.slow
 def test_state_space_divergence_of_two_gaussians():
     """Mixtures of many components drawn from Gaussians approach their closed form."""
     rng = np.random.default_rng(0)

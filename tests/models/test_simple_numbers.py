@@ -144,6 +144,7 @@ def pendulum(offset, n=4000, dt=0.05):
     return np.array(path) + np.array([offset, 0.0])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("offset", [0.0, 1000.0])
 def test_a_velocity_is_a_velocity(offset):
     windows = ndde.lagged_windows(pendulum(offset), dt=0.05)

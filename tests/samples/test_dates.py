@@ -89,6 +89,7 @@ def found():
     return ndde.discover(frame, lags=(0, 1), recipe=ndde.Recipe.fast(), key=jax.random.key(0))
 
 
+@pytest.mark.slow
 def test_reports_and_forecasts_speak_of_dates(found):
     assert "from 1950-01 to 1974-12" in found.report(full=True)
     made = found.forecast(24, paths=10, key=jax.random.key(1))

@@ -103,6 +103,7 @@ def test_constant_and_short_series_have_none():
         assert measurement_error(x) == (0.0, 0.0)
 
 
+@pytest.mark.slow
 def test_lags_that_average_errors_out_are_left_out(short):
     """Without errors the same samples keep what they keep, and nothing is said."""
     fast, key = ndde.Recipe.fast(), jax.random.key(0)
@@ -138,6 +139,7 @@ def test_networks_are_not_allowed_what_splines_left_out(short):
     np.testing.assert_array_equal(data.allowed, before)
 
 
+@pytest.mark.slow
 def test_the_graph_is_nearer_the_truth(short):
     rng, options = np.random.default_rng(7), dict(recipe=ndde.Recipe.fast(), key=jax.random.key(0))
     noisy = short + 0.05 * short.std(axis=0) * rng.normal(size=short.shape)
@@ -147,6 +149,7 @@ def test_the_graph_is_nearer_the_truth(short):
     assert found.graph[0, 2, 2]
 
 
+@pytest.mark.slow
 def test_required_lags_stay(short):
     noisy = short + 0.1 * short.std(axis=0) * np.random.default_rng(8).normal(size=short.shape)
     names = ("a", "b", "c")

@@ -56,6 +56,7 @@ def test_what_may_be_driven_is_none(kind):
     assert held_columns(x) == []
 
 
+@pytest.mark.slow
 def test_nothing_drives_what_is_held():
     """Between two ticks nothing can: every sample counted as a chance, and links came of it."""
     x = record(3)
@@ -74,6 +75,7 @@ def test_nothing_drives_what_is_held():
     np.testing.assert_array_equal(found.graph, declared.graph)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("edge", [("b", "held", 0), ("a", "b", 2)])
 def test_a_prior_that_has_it_driven_is_believed(edge):
     names = ("a", "b", "held")

@@ -199,7 +199,7 @@ def test_whole_stamps_without_a_grid_are_irregular():
     "zone",
     [
         "Europe/Berlin",
-        "Australia/Sydney",
+        pytest.param("Australia/Sydney", marks=pytest.mark.slow),
         pytest.param("America/New_York", marks=pytest.mark.slow),
     ],
 )
@@ -508,6 +508,7 @@ def test_numbers_that_mean_missing_are_compared_as_numbers(tmp_path):
     assert np.isnan(found.values[-2:, 0]).all() and not np.isnan(found.values[:-2]).any()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("given, names", [((), ("x0", "x2")), (("x1",), ("x0", "x1", "x2"))])
 def test_a_counter_is_set_aside_unless_it_is_an_input(given, names):
     x = np.column_stack([oscillators()[:, 0], np.arange(1200.0), oscillators()[:, 1]])

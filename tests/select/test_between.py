@@ -65,6 +65,7 @@ OWN = {("follower", "follower", 0)}
 FURTHER = pytest.param(24, 20, marks=pytest.mark.slow)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("delay, candidate", [(14, 10), (16.8, 20), FURTHER])
 def test_a_delay_between_candidates_is_one_edge(delay, candidate):
     one = found(delay)
@@ -85,12 +86,14 @@ def test_a_delay_between_candidates_is_one_edge(delay, candidate):
     assert (np.delete(one.scores[0, 1], place[2]) <= 0).all()
 
 
+@pytest.mark.slow
 def test_two_delays_at_neighbouring_candidates_stay_two():
     two = found(10, 20)
     assert edges(two.graph) == OWN | {("driver", "follower", 10), ("driver", "follower", 20)}
     assert (two.reads[:, 1] == two.graph[:, 1]).all()
 
 
+@pytest.mark.slow
 def test_a_delay_at_a_candidate_is_read_there_alone():
     one = found(20)
     assert edges(one.graph) == OWN | {("driver", "follower", 20)}
@@ -199,6 +202,7 @@ def test_candidates_belong_to_the_edge_whose_delay_is_nearest():
     assert not with_a_reader_each(reads, nothing, delays, lags).any()
 
 
+@pytest.mark.slow
 def test_effects_are_of_the_edge_and_not_of_its_readers():
     one = found(14)
     e = one.effects()
@@ -210,6 +214,7 @@ def test_effects_are_of_the_edge_and_not_of_its_readers():
     assert abs(np.polyfit(x, y, 1)[0] - SLOPE) < 0.2
 
 
+@pytest.mark.slow
 def test_a_cut_edge_is_cut_at_every_reader():
     one, key = found(14), jax.random.key(1)
     options = dict(horizon=40, paths=4, key=key, cut=[("driver", "follower")])
@@ -222,12 +227,14 @@ def test_a_cut_edge_is_cut_at_every_reader():
     )
 
 
+@pytest.mark.slow
 def test_halves_of_the_record_know_delays_of_their_own():
     one = found(14)
     again = ndde.recover(one.windows, one._strategy(), key=jax.random.key(2))
     assert (np.asarray(again.graph)[:, 1] == one.graph[:, 1]).all()
 
 
+@pytest.mark.slow
 def test_networks_see_sources_at_their_delays():
     """A law with more bends than splines have."""
 
@@ -246,6 +253,7 @@ def test_one_candidate_alone_is_refined_as_well():
     assert np.isfinite(one.delays[one.graph]).all()
 
 
+@pytest.mark.slow
 def test_lags_that_grow_keep_delays_near_their_candidates():
     """A step between the longest candidates is no room for the shortest."""
     one = ndde.discover(
@@ -256,6 +264,7 @@ def test_lags_that_grow_keep_delays_near_their_candidates():
     assert low <= 14 <= high
 
 
+@pytest.mark.slow
 def test_the_report_lists_the_lags_that_a_drift_would_read():
     one = found(14)
     (note,) = (note for note in one.verdict.notes if note.name == "delay between lags")

@@ -65,6 +65,7 @@ def test_enumeration_against_least_squares(windows, exact):
     np.testing.assert_allclose(exact.price, 0.02, rtol=1e-6)
 
 
+@pytest.mark.slow
 def test_enumeration_against_one_by_one_refits(windows, exact):
     """The compiled loop over subsets is a loop over subsets."""
     fit = eqx.filter_jit(lambda mask: fit_layers(windows, mask, CONFIG, 4, key=jr.key(0))[1])
@@ -139,6 +140,7 @@ def test_selected_graph_holds_the_true_drivers(along):
     assert not np.any(TRUTH & ~found)
 
 
+@pytest.mark.slow
 def test_a_graph_met_again_is_judged_alike(windows):
     """Equal neighbours along a path share a refit, and only they do."""
     full, true = np.ones((2, 4), bool), TRUTH.reshape(2, 4)

@@ -163,6 +163,7 @@ def test_sizes_beyond_the_floating_type_are_refused():
             make(x, dt=1e-200)
 
 
+@pytest.mark.slow
 def test_products_tell_a_flow_where_sums_do_not():
     """Lorenz' ring in strong chaos, a few samples a swing: its drift has no sums."""
     x, lags = lorenz_ring(5, 250, force=40.0)[0], (0, 1)
@@ -190,6 +191,7 @@ def spiky(n=2500, substeps=20, dt=0.025):
     return ndde.read_samples(np.array(samples), dt=dt)
 
 
+@pytest.mark.slow
 def test_a_fast_signal_that_looks_filtered_is_read_halfway_through_each_step():
     """Its increments lose power towards the sampling frequency, as filtered noise does, and central
     differences would blur it.

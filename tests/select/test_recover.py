@@ -42,8 +42,8 @@ def run(strategy, w, key, price):
     return ndde.recover(w, strategy, price, key=key)
 
 
-# As "Gates" but for the penalty, which has tests of its own, or with less to do.
-SLOW = {"Gates, as they are", "Gates, group lasso", "Gates, from everything"}
+# As "Gates" but for the penalty, which has tests of its own; with less to do; or a path of them.
+SLOW = {"Gates, as they are", "Gates, group lasso", "Gates, from everything", "CoefficientPath"}
 
 
 @pytest.fixture(
@@ -99,6 +99,7 @@ def test_no_edge_is_worth_any_price(found):
     np.testing.assert_allclose(none.risk, 1, atol=0.05)
 
 
+@pytest.mark.slow
 def test_prices_in_a_batch_keep_what_each_keeps_alone():
     w, strategy = windows(), STRATEGIES["Default"]
     coefficients = jnp.array([0.03, 1.5, 6.0])

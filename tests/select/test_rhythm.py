@@ -43,6 +43,7 @@ def test_an_oscillation_of_the_systems_own_stays_and_the_report_says_so(own):
     assert finding.weight == "note"
 
 
+@pytest.mark.slow
 def test_a_season_that_was_taken_out_before_stays_out(own):
     before, _ = own
     assert with_own_rhythm(before, (), lags=OSCILLATOR_LAGS, prior=None) is before

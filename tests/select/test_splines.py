@@ -145,6 +145,7 @@ def test_products_of_present_states_are_found_among_many_lags():
     assert (np.asarray(found.cost) > np.asarray(alone.cost)).all()
 
 
+@pytest.mark.slow
 def test_a_full_shortlist_makes_room():
     """Products of neighbours on a ring: the first models fill their shortlists with stand-ins."""
     system = ndde.systems.get("lorenz96_delayed")

@@ -79,6 +79,7 @@ def test_derivatives_and_bounds(path):
     assert values[4] > values.max() - 3 > max(values[0], values[-1])
 
 
+@pytest.mark.slow
 def test_of_models_and_systems(path):
     windows = ndde.lagged_windows(np.asarray(path.ys), dt=DT, lags=(0, 10))
     family = ndde.models.Polynomials()

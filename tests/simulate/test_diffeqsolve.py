@@ -122,6 +122,7 @@ def test_adaptive_steps_meet_their_tolerance_where_they_end_at_kinks(y0):
     np.testing.assert_allclose(found.ys[-1, 0], exact(5.5), atol=2e-4)
 
 
+@pytest.mark.slow
 def test_implicit_solvers_of_stiff_equations():
     """cos t, which attracts a thousand times faster than it moves; explicit steps would be .003."""
     rate = lambda t, x, lagged, args: (  # noqa: E731
@@ -229,6 +230,7 @@ def test_what_delays_cannot_be():
     assert bool(jnp.all(jnp.isnan(ahead.ys)))
 
 
+@pytest.mark.slow
 def test_states_may_be_trees_of_arrays():
     def rate(t, x, lagged, args):
         return {"a": -lagged["a"][0], "b": lagged["a"][0] - x["b"]}

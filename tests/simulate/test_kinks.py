@@ -138,6 +138,7 @@ def end_of(tau, bounds=None, solver=diffrax.Tsit5()):  # noqa: B008
 slope_within_bounds = jax.jit(jax.grad(lambda tau: end_of(tau, (0.5, 2.0))))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tau", [1.0, 0.93])
 def test_the_derivative_by_a_delay_moves_the_jump(tau):
     """On the grid and off it, eagerly and compiled."""
@@ -151,6 +152,7 @@ def test_the_derivative_by_a_delay_moves_the_jump(tau):
         np.testing.assert_allclose(euler, right, rtol=0.2)
 
 
+@pytest.mark.slow
 def test_the_derivative_by_the_time_of_a_jump():
     def end(at):
         return solve_sdde(
@@ -168,6 +170,7 @@ def test_the_derivative_by_the_time_of_a_jump():
     np.testing.assert_allclose(jax.grad(end)(at), -np.exp(-(3 - 0.777)), rtol=1e-6)
 
 
+@pytest.mark.slow
 def test_a_long_run_goes_on_with_equal_steps():
     """What follows the last kink, with noise or without it, saved rarely or not, with a bar."""
     given = dict(

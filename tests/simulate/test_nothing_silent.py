@@ -89,6 +89,7 @@ def test_dt_is_a_number_or_has_a_derivative():
         np.testing.assert_allclose(transform(free)(0.1), -5 * 0.9**4, rtol=1e-12)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("solver", [diffrax.Euler(), diffrax.Heun(), diffrax.Tsit5()])
 def test_steps_too_long_for_a_stiff_drift(solver):
     def status(rate, dt=0.1):

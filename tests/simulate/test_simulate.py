@@ -365,6 +365,7 @@ def test_gradients_against_central_differences(solver):
         np.testing.assert_allclose(a, b, rtol=1e-8, atol=1e-10)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("transform", [lambda f: f, jax.jit], ids=["eager", "jit"])
 def test_numbers_of_a_list_may_be_traced(transform):
     """Delays, noise and history as a tuple of traced numbers are those of one traced array."""

@@ -33,6 +33,7 @@ def read(path):
         return list(csv.DictReader(file))
 
 
+@pytest.mark.slow
 def test_effects_are_printed_and_written(found, saved, tmp_path, capsys):
     assert cli.main(["effects", str(saved)]) == 0
     assert "sun@2 -> heat" in capsys.readouterr().out
@@ -45,6 +46,7 @@ def test_effects_are_printed_and_written(found, saved, tmp_path, capsys):
     assert (tmp_path / "effects.png").exists()
 
 
+@pytest.mark.slow
 def test_formulas_are_written_if_asked_for(saved, tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(ndde.Discovery, "equations", lambda self, *, key: ("dsun/dt = -sun",))
     assert (
@@ -54,6 +56,7 @@ def test_formulas_are_written_if_asked_for(saved, tmp_path, capsys, monkeypatch)
     assert (tmp_path / "equations.txt").read_text() == "dsun/dt = -sun\n"
 
 
+@pytest.mark.slow
 def test_a_forecast_is_written_and_summed_up(found, saved, tmp_path, capsys):
     out = tmp_path / "forecast"
     arguments = ["forecast", str(saved), "--horizon", "3h", "--paths", "200", "--out", str(out)]
@@ -111,6 +114,7 @@ def test_words_that_are_none_are_refused_at_once(saved, words, capsys):
     assert "expected" in capsys.readouterr().err.lower()
 
 
+@pytest.mark.slow
 def test_the_report_shows_effects_and_a_forecast(found, tmp_path):
     import base64
 

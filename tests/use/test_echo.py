@@ -132,6 +132,7 @@ def test_nothing_is_made_of_what_cannot_be_made_anew(found):
         assert make_echoes(dataclasses.replace(found, **changes), members) == ()
 
 
+@pytest.mark.slow
 def test_a_drift_of_zero_wanders_off_and_is_begun_anew(found):
     still = discovery(coarse(400), found.graph, lags=(0,), dt=STEP, names=("a", "b"))
     members = still.resample(resamples=2, key=jax.random.key(0))

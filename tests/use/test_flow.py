@@ -187,6 +187,7 @@ def test_linear_responses_are_those_of_the_map_or_of_the_flow():
     np.testing.assert_allclose(heard, [0, 0, 0, 1, 2])
 
 
+@pytest.mark.slow
 def test_slopes_of_a_map_are_as_certain_as_its_regression():
     """Steps between the samples of a map widened them fourfold and more."""
     rng, x = np.random.default_rng(1), np.zeros((600, 2))

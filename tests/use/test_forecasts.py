@@ -44,6 +44,7 @@ def test_the_noise_of_a_step_is_that_of_the_system(found):
     np.testing.assert_allclose(np.sqrt(np.diag(covariance)), SIGMA, rtol=0.2)
 
 
+@pytest.mark.slow
 def test_a_run_in_parts_is_the_run_in_one(found, monkeypatch, capsys):
     """Known noise: of one row, so that parts draw the same."""
     members = found.resample(resamples=2)
@@ -70,8 +71,8 @@ def test_a_forecast_beyond_the_memory_is_refused_before_it_begins(found):
         found.forecast(10**10, key=KEY)
 
 
-# In double precision it takes as long, and less can go wrong.
-@pytest.mark.parametrize("single", [pytest.param(False, marks=pytest.mark.slow), True])
+@pytest.mark.slow
+@pytest.mark.parametrize("single", [False, True])
 def test_a_large_level_changes_nothing_but_the_level(single):
     """Twenty deviations are less than the spacing of single precision at 10⁹."""
     level, x = np.array([0, 1e9, 0]), linear_path(500)
@@ -112,6 +113,7 @@ def test_forecasts_have_the_mean_and_the_spread_of_the_true_system(found):
     np.testing.assert_allclose(spread[0], one_step, rtol=0.25)
 
 
+@pytest.mark.slow
 def test_intervals_cover_what_comes(found):
     table = found.backtest(HORIZON, data=linear_path(1200, seed=7), origins=60, key=KEY)
     own = table.methods.index("ndde_jax")
@@ -124,6 +126,7 @@ def test_intervals_cover_what_comes(found):
     assert "VAR" in repr(table) and len(table.to_frame()) == table.crps.size
 
 
+@pytest.mark.slow
 def test_a_rival_is_beaten_origin_by_origin(found):
     table = found.backtest(
         HORIZON,

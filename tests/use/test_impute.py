@@ -184,6 +184,7 @@ def test_errors_are_as_large_as_they_say(made):
     assert "values of sun, heat, ice estimated" in repr(made)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("step", KINDS)
 def test_the_law_is_one_step_of_the_simulator(found, step):
     members, reach = dataclasses.replace(found._members, step=step), LAGS[-1] + 1
@@ -214,6 +215,7 @@ def test_gaps_that_were_filled_are_estimated_anew(found):
     assert [t.name for t in again.treated.treatments] == ["gaps", "impute"]
 
 
+@pytest.mark.slow
 def test_a_law_closes_gaps_better_than_a_curve():
     fine, late = 10, 170
     x = np.full(12000, 1.2)
@@ -368,6 +370,7 @@ def test_rounds_use_every_window_and_say_so(rounds):
     np.testing.assert_allclose(*sizes, rtol=0.06)
 
 
+@pytest.mark.slow
 def test_rounds_can_be_repeated_and_saved(rounds, tmp_path):
     recipe = dataclasses.replace(FAST, impute=2)
     options = {"dt": DT, "lags": LAGS, "names": NAMES, "recipe": recipe, "key": KEY}

@@ -29,6 +29,7 @@ def strength_without(found, row):
     return float(risks[0] - risks[1])
 
 
+@pytest.mark.slow
 def test_leaving_a_window_out_drops_the_strength_by_what_is_said(short):
     made = short.influence("sun", "heat")
     whole = strength_without(short, [])

@@ -8,6 +8,7 @@ import pytest
 from .small import DT, HORIZON, KEY, LAGS, TRUTH, A, discovery, linear_path, respond
 
 
+@pytest.mark.slow
 def test_what_is_set_moves_the_others_as_in_the_true_system(found):
     history = linear_path(80, seed=5)
     made = found.intervene({"sun": 0.8}, horizon=HORIZON, key=KEY, history=history)
@@ -45,6 +46,7 @@ def test_what_is_held_is_seen_a_delay_later_and_no_sooner(found):
         assert heard[:, start + 2].mean() == pytest.approx(expected, rel=0.25)
 
 
+@pytest.mark.slow
 def test_an_edge_that_is_cut_acts_no_more(found):
     history = linear_path(80, seed=5)
     made = found.intervene(cut=[("sun", "heat")], horizon=HORIZON, key=KEY, history=history)
@@ -63,6 +65,7 @@ def test_an_edge_that_is_cut_acts_no_more(found):
     np.testing.assert_allclose(half.effect()[:4, 1], made.effect()[:4, 1] / 2, atol=0.03)
 
 
+@pytest.mark.slow
 def test_a_new_delay_is_that_of_the_other_system(found):
     history = linear_path(80, seed=5)
     made = found.intervene(delay={("heat", "ice"): 0}, horizon=HORIZON, key=KEY, history=history)
@@ -84,6 +87,7 @@ def test_a_shift_is_seen_by_others_and_not_by_oneself(found):
     assert (difference[:, 8, 1] > 0.05).all()
 
 
+@pytest.mark.slow
 def test_values_may_follow_time_and_state(found):
     series = np.linspace(-0.5, 0.5, HORIZON)
     made = found.intervene({"sun": series}, horizon=HORIZON, key=KEY)
@@ -98,6 +102,7 @@ def test_values_may_follow_time_and_state(found):
     np.testing.assert_array_equal(mirrored.difference[:, :3], 0)
 
 
+@pytest.mark.slow
 def test_outcomes_have_gradients(found):
     def outcome(value, factor):
         made = found.intervene(
@@ -116,6 +121,7 @@ def test_outcomes_have_gradients(found):
     assert abs(got[0]) > 0.1
 
 
+@pytest.mark.slow
 def test_notes_say_what_an_answer_rests_on(found):
     far = found.intervene({"sun": 5.0}, horizon=HORIZON, key=KEY)
     assert any("sun is outside the range" in note for note in far.notes)

@@ -82,6 +82,7 @@ def test_an_array_says_that_its_season_is_unknown(found):
         found.backtest(3, data=DATA, key=KEY)
 
 
+@pytest.mark.slow
 def test_what_is_set_is_what_is_measured(found):
     made = found.intervene({"a": 12.0}, horizon=24, key=KEY)
     np.testing.assert_allclose(made.changed[:, :, 0], 12.0, atol=1e-4)

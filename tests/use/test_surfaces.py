@@ -110,6 +110,7 @@ def test_of_sources_that_go_together_nothing_is_left_of_curves():
 # ---- of discoveries ----
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("own", [False, True])
 def test_a_product_is_found_with_its_size(own):
     found, x = made(PRODUCT, own)
@@ -130,6 +131,7 @@ def test_a_product_is_found_with_its_size(own):
     assert 0 < surface.share_low < surface.share < surface.share_high < 1
 
 
+@pytest.mark.slow
 def test_a_sum_of_curves_leaves_nothing():
     exact = made(0.0, own=True)[0].effects()
     assert exact.ensemble.own[2]
@@ -140,6 +142,7 @@ def test_a_sum_of_curves_leaves_nothing():
     assert fitted.share < 0.005 and fitted.share_low < 1e-9
 
 
+@pytest.mark.slow
 def test_the_order_swaps_the_axes(multiplied):
     effects = multiplied[0].effects()
     one, other = effects.surface("a", "b", "c"), effects.surface(1, 0, 2, points=8)
@@ -161,6 +164,7 @@ def test_pairs_come_by_their_share(multiplied):
     assert "a with b -> c" in repr(pairs) and "cells hold no data" in repr(surface)
 
 
+@pytest.mark.slow
 def test_a_source_of_two_values_has_no_slices_and_says_so():
     x = path(600, PRODUCT).copy()
     x[:, 1] = np.sign(x[:, 1])
@@ -195,6 +199,7 @@ def test_pictures_of_surfaces(multiplied):
         figure.savefig(io.BytesIO(), dpi=40)
 
 
+@pytest.mark.slow
 def test_the_command_writes_pairs_and_a_picture_where_one_matters(
     multiplied, found, tmp_path, capsys
 ):

@@ -86,6 +86,7 @@ def test_curves_of_a_linear_system_are_straight_centred_and_on_the_data(found):
     np.testing.assert_array_equal(by_index[1], y)
 
 
+@pytest.mark.slow
 def test_curves_see_what_a_slope_does_not():
     rng, x = np.random.default_rng(0), np.zeros((3000, 2))
     for k in range(2999):

@@ -51,6 +51,7 @@ def test_it_stays_as_it_is_and_no_verdict_rests_on_it(found):
     assert "a " in sure and "u " not in sure.partition("rates of change")[2]
 
 
+@pytest.mark.slow
 def test_by_column_by_mapping_and_by_prior_are_the_same(found):
     together = np.column_stack([X, U])
     names = ("a", "b", "u")

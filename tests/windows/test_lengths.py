@@ -38,6 +38,7 @@ def resident_after(lengths: int) -> tuple[float, float]:
     return first, last
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 def test_a_new_length_of_data_costs_no_memory():
     """Every new length used to cost seven megabytes, for ever: 3.5 times as much after 300."""

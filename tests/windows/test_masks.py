@@ -159,6 +159,7 @@ def halves():
     return found, x, winter
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("season", "sign"), [("winter", 1), ("summer", -1)])
 def test_each_season_has_its_law(halves, season, sign):
     found = halves[0][season]
@@ -191,6 +192,7 @@ def test_without_a_mask_the_laws_cancel(halves):
     assert abs(float(push)) < 0.4
 
 
+@pytest.mark.slow
 def test_it_is_reported_saved_and_noted(halves, tmp_path):
     found, _, winter = halves
     found = found["winter"]
