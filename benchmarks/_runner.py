@@ -104,10 +104,11 @@ def program(main: Callable[[], int]) -> int:
     """The process of a benchmark: `main`, which Ctrl-C ends at once with a sentence. Unless
     `--no-cache` is given, it and its workers keep compiled programs for later runs.
     """
-    from ndde_jax._program import add_up_right, keep_compiled, one_blas_thread, run_program
+    from ndde_jax._blas import limit_blas_to_one_thread
+    from ndde_jax._program import add_up_right, keep_compiled, run_program
 
     add_up_right()
-    one_blas_thread()
+    limit_blas_to_one_thread()
     if "--no-cache" not in sys.argv:
         keep_compiled()
     return run_program(main, lambda: f"\n{_farewell}")

@@ -14,6 +14,7 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import PRNGKeyArray
 
+from ._blas import one_blas_thread
 from ._checks import (
     check_choice,
     check_coefficient,
@@ -240,10 +241,11 @@ def discover(
         return _imputed(found, search, key) if recipe.impute else found
 
     said = (*said, *more)
-    if lags is None:
-        return _at_chosen_lags(at_lags, samples, prior=prior, said=said, directory=directory)
-    lags = read_lags(lags_in_samples(lags, samples))
-    return at_lags(lags, prior=prior, said=said, directory=directory)
+    with one_blas_thread():
+        if lags is None:
+            return _at_chosen_lags(at_lags, samples, prior=prior, said=said, directory=directory)
+        lags = read_lags(lags_in_samples(lags, samples))
+        return at_lags(lags, prior=prior, said=said, directory=directory)
 
 
 # How often candidates are made longer where what is left of a rate asks for later ones.

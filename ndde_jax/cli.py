@@ -22,6 +22,7 @@ import numpy as np
 
 import ndde_jax
 
+from ._blas import limit_blas_to_one_thread
 from ._checks import check_positive, check_whole
 from ._files import Together
 from ._output import (
@@ -32,7 +33,7 @@ from ._output import (
     pictures_or_none,
     write_results,
 )
-from ._program import INTERRUPTED, add_up_right, keep_compiled, one_blas_thread, run_program
+from ._program import INTERRUPTED, add_up_right, keep_compiled, run_program
 from ._store import version
 from .samples._cells import to_float
 from .samples._examples import example_names, load_example
@@ -86,7 +87,7 @@ def program() -> int:
     """
     arguments = _parse(None)
     add_up_right()
-    one_blas_thread()
+    limit_blas_to_one_thread()
     if not arguments.no_cache:
         keep_compiled()
     return run_program(lambda: _run(arguments), lambda: _farewell(arguments))

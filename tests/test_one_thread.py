@@ -1,4 +1,4 @@
-"""Command lines use one thread for linear algebra, and leave other choices alone."""
+"""Searches use one thread for linear algebra, and leave other choices alone."""
 
 import json
 import os
@@ -11,20 +11,32 @@ pytest.importorskip("threadpoolctl")
 
 # threadpoolctl asks the library itself, by other means.
 SCRIPT = """
-import json, numpy, threadpoolctl
-from ndde_jax._program import one_blas_thread
+import json, threading, numpy, scipy.linalg, threadpoolctl
+from ndde_jax._blas import limit_blas_to_one_thread, one_blas_thread
 def threads():
     return [pool["num_threads"] for pool in threadpoolctl.threadpool_info()
             if pool["internal_api"] == "openblas"]
-before = threads()
-one_blas_thread()
-import scipy.linalg
-print(json.dumps([before, threads()]))
+entered, leave = threading.Event(), threading.Event()
+def other():
+    with one_blas_thread():
+        entered.set()
+        leave.wait()
+seen = [threads()]
+thread = threading.Thread(target=other)
+with one_blas_thread():
+    thread.start()
+    entered.wait()
+    seen.append(threads())
+seen.append(threads())
+leave.set()
+thread.join()
+seen.append(threads())
+limit_blas_to_one_thread()
+print(json.dumps([*seen, threads()]))
 """
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("chosen", [None, "2"])
+@pytest.mark.parametrize("chosen", [None, pytest.param("2", marks=pytest.mark.slow)])
 def test_openblas_gets_one_thread_unless_the_user_chose(chosen):
     environment = {k: v for k, v in os.environ.items() if not k.endswith("_NUM_THREADS")}
     if chosen:
@@ -32,9 +44,10 @@ def test_openblas_gets_one_thread_unless_the_user_chose(chosen):
     made = subprocess.run(
         [sys.executable, "-c", SCRIPT], env=environment, capture_output=True, text=True, check=True
     )
-    before, after = json.loads(made.stdout)
+    before, inside, other_inside, between, after = json.loads(made.stdout)
     if not before or os.cpu_count() == 1:
         pytest.skip("this NumPy has no OpenBLAS, or there is one core")
     assert set(before) == {min(2, os.cpu_count()) if chosen else os.cpu_count()}
-    assert set(after) == ({1} if chosen is None else set(before))
-    assert len(after) > len(before)
+    assert between == before and len(before) == 2
+    one = [1, 1] if chosen is None else before
+    assert inside == other_inside == after == one

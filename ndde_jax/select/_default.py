@@ -12,6 +12,7 @@ import numpy as np
 from jaxtyping import Bool, PRNGKeyArray
 
 from .._axes import flat_inputs, from_flat_inputs
+from .._blas import one_blas_thread
 from .._checks import check_config, check_flag, check_key, check_windows, refusal
 from .._memory import make_room
 from .._types import Checked, RealScalarLike, namespace_of, to_jax
@@ -93,7 +94,8 @@ def recover(
     strategy = as_strategy(strategy)
     price = None if price is None else as_price(price)
     make_room(windows, strategy, price, key)
-    return strategy.search(windows, price, key)
+    with one_blas_thread():
+        return strategy.search(windows, price, key)
 
 
 def refitting_strategy(windows: Windows, refit: StrengthConfig | None = None) -> AbstractStrategy:
