@@ -19,6 +19,7 @@ from ..samples._prepare import (
     bridged,
     is_clock,
     prepare_samples,
+    rhythms,
     seasons,
     treated_columns,
 )
@@ -64,6 +65,8 @@ PAUSES = 3
 RESTING = 0.1
 # Share of samples that repeat the one before, from which on values were held.
 REPEATED = 0.45
+# Share of a variable's variance from which on an oscillation of stable phase is most of it.
+MOSTLY = 0.5
 # Samples of a variable in which its sensor is looked at, at least.
 SENSED = 50
 
@@ -398,6 +401,28 @@ def _season(evidence: SampleEvidence) -> Iterator[Hit]:
     }
     words |= {"meaning": meaning, "remedy": remedy}
     yield Hit(lines[0].share, words, weight=NOTE if clock else RESERVATION)
+
+
+@rule(
+    "rhythm",
+    SAMPLES,
+    "{who} oscillate with a period of {period} whose phase keeps time ({share} of the variance). A "
+    "day or a year does so, and so does a system that little noise moves, measured with errors; it "
+    "was left as it is.",
+    "If it is a day, a week or a year, give time stamps or the unit of time: it is then removed "
+    "before the search.",
+)
+def _rhythm(evidence: SampleEvidence) -> Iterator[Hit]:
+    samples = evidence.samples
+    if any(treatment.name in ("season", "rhythm") for treatment in samples.treatments):
+        return
+    lines = [line for line in rhythms(samples) if not line.outer and line.share > MOSTLY]
+    if lines and not any(samples.names[line.column] in evidence.inputs for line in lines):
+        who = evidence.named(sorted({line.column for line in lines}))
+        period = time_span(lines[0].period * samples.dt, unit=samples.time_unit)
+        share = percent(lines[0].share)
+        words = {"who": who, "period": period, "share": share}
+        yield Hit(lines[0].share, words, weight=NOTE)
 
 
 @rule(

@@ -49,6 +49,8 @@ class Line:
     - `pieces`: of the record whose phases agree.
     - `of_clock`: whether the period is that of a known clock, or of an overtone of one.
     - `share_of_steps`: of the variance of the steps of the variable.
+    - `outer`: whether a clock from outside makes it; else a system that little noise moves,
+        measured with errors, may do so.
     """
 
     column: int
@@ -57,6 +59,7 @@ class Line:
     pieces: int
     of_clock: bool = False
     share_of_steps: float = 0.0
+    outer: bool = True
 
 
 def find_lines(
@@ -70,14 +73,14 @@ def find_lines(
     phase: noise shifts it, and no force brings it back, so phases drift apart more than amplitudes
     do. A line must (a) stand out against its own scatter from piece to piece, counting pieces that
     resemble their neighbours as fewer, with a chance of 1e-3 per record, (b) scatter in phase no
-    more than in amplitude, to three standard deviations, and (c) lie in a record whose noise would
-    have shifted the phase of an oscillation of the system's own, by about a radian and a half in
-    the geometric mean of all variables: without noise such a system keeps time as a clock does.
-    `clocks` are periods, in samples, of known ones (a year, a day): these and their overtones need
-    not show (c), and three cycles of one are enough where six of any other are needed: so few may
-    stand out against the waves beside them instead of (a).
-
-    Last, (d) it must foretell samples beyond what the samples before do, to a chance of 1e-6.
+    more than in amplitude, to three standard deviations, and (c) foretell samples beyond what the
+    samples before do, to a chance of 1e-6. It is of an outer clock where (d) the noise of the
+    record would have shifted the phase of an oscillation of the system's own, by about a radian and
+    a half in the geometric mean of all variables: without noise such a system keeps time as a clock
+    does, and its line is left out unless what is left is rough. `clocks` are periods, in samples,
+    of known ones (a year, a day): these and their overtones need not show (d), and three cycles of
+    one are enough where six of any other are needed: so few may stand out against the waves beside
+    them instead of (a).
 
     The first is the F-test of Thomson, *Spectrum estimation and harmonic analysis* (Proceedings of
     the IEEE, 1982), on pieces instead of tapers.
@@ -113,23 +116,25 @@ def find_lines(
 
     unforeseen = _unforeseen(x, found)
 
-    def shown(line: Line) -> bool:
-        """Return whether the line is a known clock, or noise would have shifted any other phase."""
-        left = float(total[line.column]) * max(1 - line.share, 0.0)
-        # The variance of white noise whose fourth differences have the size found.
-        rough = _size(np.diff(x[:, line.column], n=4)) / 70 > ROUGH * left
-        steady = line.of_clock or wanders or (line.share < MOSTLY and rough)
-        return bool(steady) and line.period in unforeseen
-
-    def told(line: Line) -> Line:
-        """Return the line with whether it is that of a known clock, and its share of steps."""
+    def told(line: Line) -> Line | None:
+        """Return the line with whether it is that of a known clock, its share of steps, and whether
+        noise would have shifted the phase of an oscillation of the system's own; None in a smooth
+        record, where it would not.
+        """
         cycles = (abs(1 / clock - 1 / line.period) * n for clock in with_overtones(clocks))
         near = any(difference < SAME_CLOCK for difference in cycles)
         variance = line.share * total[line.column] * (2 * np.sin(np.pi / line.period)) ** 2
         of_steps = float(variance / np.diff(x[:, line.column]).var())
-        return dataclasses.replace(line, of_clock=near, share_of_steps=of_steps)
+        left = float(total[line.column]) * max(1 - line.share, 0.0)
+        # The variance of white noise whose fourth differences have the size found.
+        rough = _size(np.diff(x[:, line.column], n=4)) / 70 > ROUGH * left
+        outer = bool(near or wanders or (line.share < MOSTLY and rough))
+        if not (outer or rough):
+            return None
+        return dataclasses.replace(line, of_clock=near, share_of_steps=of_steps, outer=outer)
 
-    return tuple(sorted(filter(shown, map(told, found)), key=lambda line: -line.share))
+    shown = filter(None, (told(line) for line in found if line.period in unforeseen))
+    return tuple(sorted(shown, key=lambda line: -line.share))
 
 
 def with_overtones(clocks: tuple[float, ...]) -> tuple[float, ...]:

@@ -350,6 +350,13 @@ def set_aside(samples: Samples, kept: Sequence[str] = ()) -> tuple[Samples, tupl
 
 
 def seasons(samples: Samples) -> tuple[Line, ...]:
+    """Return the spectral lines of outer clocks in the longest trajectory of regular samples;
+    strongest first.
+    """
+    return tuple(line for line in rhythms(samples) if line.outer)
+
+
+def rhythms(samples: Samples) -> tuple[Line, ...]:
     """Return the spectral lines in the longest trajectory of regular samples that hold a clear
     share of what stronger ones leave of their variable or, as lines of known clocks, of its steps;
     strongest first.
@@ -362,7 +369,8 @@ def seasons(samples: Samples) -> tuple[Line, ...]:
         clear = line.share > SEASON * left[line.column]
         if clear or (line.of_clock and line.share_of_steps > SEASON):
             kept.append(line)
-        left[line.column] = max(left[line.column] - line.share, 0.0)
+        if line.outer:
+            left[line.column] = max(left[line.column] - line.share, 0.0)
     return tuple(kept)
 
 
