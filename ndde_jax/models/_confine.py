@@ -196,6 +196,10 @@ def _default_rate(bound, radius, dt):
     xp = namespace_of(given)
     bound, radius, dt = jax.tree.map(xp.asarray, given)
     rate = 2 * bound / radius
+    # Where a drift is zero, as of what is set from outside and ends where it began, any force
+    # outweighs it.
+    most = xp.max(rate, initial=0.0)
+    rate = xp.where(rate > 0, rate, xp.where(most > 0, most, 1.0))
     return to_jax(rate if dt is None else xp.minimum(rate, 1 / dt))
 
 

@@ -1,5 +1,7 @@
 """Damping and confinement: certificates against search, and simulations from far away."""
 
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 import jax.random as jr
@@ -128,6 +130,17 @@ def test_default_box_covers_other_data_than_the_model_saw(model):
     three = ndde.lagged_windows(np.concatenate([x, x[:, :1] ** 2], axis=1), dt=1.0, lags=LAGS)
     with pytest.raises(ValueError, match="2 variables of the model; got 3"):
         ndde.confine(model, windows=three)
+
+
+def test_a_drift_of_zero_is_held_as_others_are(model):
+    """What is set from outside and ends where it began has none."""
+    for rates, expected in ([[0.1, 0.0], [2.0, 0.0]], None), ([[0.0, 0.0], [0.0, 0.0]], 1.0):
+        center, scale = map(jnp.asarray, rates)
+        zero = dataclasses.replace(model.scaling, rate_center=center, rate_scale=scale)
+        still = dataclasses.replace(model, scaling=zero)
+        assert ndde.models.drift_bound(still)[1] == 0
+        rate = ndde.confine(still).rate
+        assert rate[1] == (rate[0] if expected is None else expected) > 0
 
 
 def test_damping_is_linear_everywhere(model):
