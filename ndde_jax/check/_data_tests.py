@@ -12,8 +12,9 @@ from ..samples._gaps import runs
 # Largest lag at which a column is looked for as a copy of another.
 COPY_LAGS = 24
 # Share of samples that repeat the one before in what is set by hand or by a controller, at least;
-# and how much further it then moves than what is rounded and rests as often.
-RESTS, MOVES = 0.45, 1.3
+# how much further than one step it moves, in shares of the samples that move; and the most steps
+# that a move counts.
+RESTS, MOVES, FAR = 0.45, 2.0, 4.0
 
 
 def regime_change(x: Float[np.ndarray, "time"]) -> tuple[float, str, float]:
@@ -138,10 +139,10 @@ def switched(x: Float[np.ndarray, "time"]) -> bool:
     if len(values) < 2 or not moved.any():
         return False
     if step > 0:
-        # Rounding: a normal change of standard deviation s steps, of which a share `rests` is less
-        # than one step away, moves by 1 + s steps in the mean, about.
-        size = float(np.abs(change[moved]).mean()) / step
-        return rests > RESTS and size > MOVES * (1 + max(1 - rests, 0.0))
+        # Rounding: a change of s steps in the mean moves a value with a chance of about s, and then
+        # by less than 1 + s steps in the mean. A few far ones may be spikes.
+        size = float(np.minimum(np.abs(change[moved]) / step, FAR).mean())
+        return rests > RESTS and size > 1 + MOVES * (1 - rests)
     # Held readings come at fixed intervals.
     gaps = np.diff(np.flatnonzero(moved))
     if rests < RESTS or len(gaps) < 5 or in_a_row(x) > 0.5:

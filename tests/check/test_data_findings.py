@@ -3,6 +3,7 @@
 import jax
 import numpy as np
 import pytest
+from scipy import signal
 
 import ndde_jax as ndde
 from ndde_jax._spoken import percent, times
@@ -305,6 +306,7 @@ def _driven(u, seed=0):
 SET = {
     "switch": lambda rng: np.repeat((rng.random(500) < 0.5) * 3.0 + 3.4, 2),
     "levels": lambda rng: np.repeat(rng.integers(0, 6, 40) * 1.0, 25),
+    "three levels": lambda rng: np.repeat(rng.integers(0, 3, 60) * 1.0, 17)[:1000],
     "setpoints": lambda rng: np.repeat(rng.normal(size=80), rng.integers(5, 25, 80))[:1000],
 }
 
@@ -315,6 +317,15 @@ def test_what_is_set_is_no_broken_sensor(kind):
     assert tests.switched(u)
     names = set(found(_driven(u)))
     assert not names & {"quantised", "held values", "stuck sensor", "change of regime"}
+
+
+def test_what_is_read_off_a_coarse_scale_is_not_set():
+    for seed in range(40):
+        rng = np.random.default_rng(seed)
+        steps = rng.standard_t(4, size=800)
+        x = signal.lfilter([1], [1, -0.99], steps)
+        coarse = np.round(x / rng.choice([2.0, 4.0, 8.0]))
+        assert (np.diff(coarse) == 0).mean() > tests.RESTS and not tests.switched(coarse)
 
 
 def test_an_experiment_that_has_not_begun_is_no_stuck_sensor():
