@@ -121,7 +121,9 @@ def _box(history, valid, own: Scaling, center):
     low = xp.min(xp.where(there, states, xp.inf), axis=(0, 1))
     high = xp.max(xp.where(there, states, -xp.inf), axis=(0, 1))
     center = (low + high) / 2 if center is None else center
-    return to_jax(center), to_jax(SPARE * xp.maximum(high - center, center - low))
+    reach = xp.maximum(high - center, center - low)
+    # What moves at the very end alone is in one place in all states.
+    return to_jax(center), to_jax(SPARE * xp.where(reach > 0, reach, own.scale))
 
 
 def confine(

@@ -117,6 +117,16 @@ def test_default_box_covers_the_data():
     np.testing.assert_array_equal(drift, jax.vmap(model)(jnp.asarray(used)[:, None]))
 
 
+def test_a_variable_that_moves_at_the_very_end_alone_has_a_box():
+    x = np.random.default_rng(0).normal(size=(60, 2))
+    x[:, 1] = np.arange(60) == 59
+    windows = ndde.lagged_windows(x, dt=1.0)
+    family = ndde.models.Polynomials()
+    model = ndde.fit_drift(windows, np.eye(2, dtype=bool)[:, :, None], family, key=jr.key(0))
+    confined = ndde.confine(model, windows=windows)
+    assert bool(np.all(np.asarray(confined.radius) > 0))
+
+
 def test_default_box_covers_other_data_than_the_model_saw(model):
     """The windows' own units count, whatever the model was scaled by."""
     x = 100 + 10 * np.cumsum(np.random.default_rng(1).normal(size=(60, 2)), axis=0)
