@@ -412,10 +412,10 @@ def _set_aside(samples: Samples, prior: Any, given: Sequence[str], transform: An
     if prior is not None:
         keep = np.flatnonzero(~np.isin(np.asarray(names), gone))
         prior = PriorKnowledge(prior.allowed[keep][:, keep], prior.required[keep][:, keep])
-    verb = "counts" if len(gone) == 1 else "count"
+    verb, put, it = ("counts", "is", "it") if len(gone) == 1 else ("count", "are", "them")
     text = (
-        f"{', '.join(gone[:10])} {verb} rows or time and is set aside: a straight line has no "
-        "causes here, and would explain every trend. Name it among the inputs to keep it."
+        f"{', '.join(gone[:10])} {verb} rows or time and {put} set aside: a straight line has no "
+        f"causes here, and would explain every trend. Name {it} among the inputs to keep {it}."
     )
     return samples, prior, (text,)
 

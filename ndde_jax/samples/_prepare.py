@@ -337,12 +337,19 @@ def set_aside(samples: Samples, kept: Sequence[str] = ()) -> tuple[Samples, tupl
     """Return the samples without variables that count rows or time, and the names of these.
 
     A straight line explains every trend and is explained by itself alone. Those in `kept` stay.
+
+    **Raises:** `ValueError` if nothing else is measured.
     """
     parts = list(zip(samples.values, samples.times, strict=True))
     clocks = [all(counts(x[:, j], t) for x, t in parts) for j in range(samples.dim)]
     keep = [j for j, name in enumerate(samples.names) if name in kept or not clocks[j]]
-    if not 0 < len(keep) < samples.dim or samples.treatments:
+    if len(keep) == samples.dim or samples.treatments:
         return samples, ()
+    if not keep:
+        raise ValueError(
+            "expected a variable that does more than count rows or time; got "
+            f"{listed(samples.names)}. A straight line has no causes here: add what was measured."
+        )
     values = tuple(x[:, keep] for x in samples.values)
     names = tuple(samples.names[j] for j in keep)
     gone = tuple(name for name in samples.names if name not in names)

@@ -376,6 +376,12 @@ def test_paths_are_no_counters(make):
         assert not is_clock(make(np.random.default_rng(seed), 600))
 
 
+def test_counters_alone_are_refused():
+    rows = np.arange(50.0)
+    with pytest.raises(ValueError, match="does more than count rows or time; got x0, x1"):
+        ndde.discover(np.stack([rows, 5 + 2 * rows], axis=1), dt=1.0, key=jax.random.key(0))
+
+
 def test_a_counter_is_left_out_of_a_file(tmp_path):
     rows = [f"{row},{i},{2000 + i / 12:.2f}" for i, row in enumerate(ROWS)]
     found = read(tmp_path, "a,b,id,stamp\n" + "\n".join(rows))
