@@ -114,7 +114,12 @@ TRAINED = {
 }
 
 
-@pytest.mark.parametrize("name", TRAINED)
+SLOW = {"flow", "spectrum", "group lasso", "moves"}
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.slow] * (name in SLOW)) for name in TRAINED]
+)
 def test_what_is_trained_stays_in_single_precision(name, model):
     result = in_precision(False, lambda: TRAINED[name](model))
     assert result.dtype == jnp.float32 and bool(jnp.all(jnp.isfinite(result)))

@@ -102,7 +102,14 @@ def test_a_full_disk_leaves_the_previous_discovery(found, tmp_path, monkeypatch)
     assert (tmp_path / FILE).read_bytes() == before
 
 
-@pytest.mark.parametrize("stage", ["fit_screened", "recover", "delays_of"])
+STAGES = [
+    "fit_screened",
+    pytest.param("recover", marks=pytest.mark.slow),
+    pytest.param("delays_of", marks=pytest.mark.slow),
+]
+
+
+@pytest.mark.parametrize("stage", STAGES)
 def test_an_interrupted_discovery_goes_on_from_its_stages(stage, tmp_path, monkeypatch):
     """What came before `stage` is not done twice."""
     stages = ("fit_screened", "recover", "delays_of")

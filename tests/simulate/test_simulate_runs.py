@@ -344,7 +344,7 @@ def alone(sigma, member):
     ).ys
 
 
-@pytest.mark.parametrize("batch", [1, 2, 3])
+@pytest.mark.parametrize("batch", [1, 2, pytest.param(3, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("as_function", [False, True])
 def test_a_matrix_is_a_matrix_whatever_the_size_of_the_batch(batch, as_function):
     """With as many members as variables it used to become the diagonals of the members."""
