@@ -1,8 +1,7 @@
 """The threads of NumPy's and SciPy's linear algebra.
 
 A search solves thousands of small systems of equations. OpenBLAS hands each to as many threads as
-there are cores, which then wait for one another: on two cores 1.4 times as long, and more than
-twice the CPU time.
+there are cores, which then wait for one another: it takes longer, and several times the CPU time.
 
 Wheels of NumPy and SciPy bring an OpenBLAS each; what comes from elsewhere keeps its threads. So
 does what the user chose by an environment variable.
@@ -10,6 +9,7 @@ does what the user chose by an environment variable.
 
 import contextlib
 import ctypes
+import functools
 import os
 import sys
 import threading
@@ -84,15 +84,22 @@ def _chosen(environment: MutableMapping[str, str]) -> bool:
 
 def _loaded() -> list[_Library]:
     """Return the libraries that wheels of NumPy and SciPy have loaded."""
+    return [
+        library
+        for package, folders, end in PACKAGES
+        if package in sys.modules
+        for library in _libraries(folders, end)
+    ]
+
+
+@functools.cache
+def _libraries(folders: tuple[str, ...], end: str) -> list[_Library]:
     import numpy
 
     site, found = Path(numpy.__file__).parents[1], []
-    for package, folders, end in PACKAGES:
-        if package not in sys.modules:
-            continue
-        for path in (path for folder in folders for path in (site / folder).glob("*openblas*")):
-            with contextlib.suppress(OSError, AttributeError):
-                handle = ctypes.CDLL(str(path))
-                names = (f"scipy_openblas_{verb}_num_threads{end}" for verb in ("set", "get"))
-                found.append(_Library(*(getattr(handle, name) for name in names)))
+    for path in (path for folder in folders for path in (site / folder).glob("*openblas*")):
+        with contextlib.suppress(OSError, AttributeError):
+            handle = ctypes.CDLL(str(path))
+            names = (f"scipy_openblas_{verb}_num_threads{end}" for verb in ("set", "get"))
+            found.append(_Library(*(getattr(handle, name) for name in names)))
     return found

@@ -65,8 +65,6 @@ PAUSES = 3
 RESTING = 0.1
 # Share of samples that repeat the one before, from which on values were held.
 REPEATED = 0.45
-# Share of a variable's variance from which on an oscillation of stable phase is most of it.
-MOSTLY = 0.5
 # Samples of a variable in which its sensor is looked at, at least.
 SENSED = 50
 
@@ -416,7 +414,7 @@ def _rhythm(evidence: SampleEvidence) -> Iterator[Hit]:
     samples = evidence.samples
     if any(treatment.name in ("season", "rhythm") for treatment in samples.treatments):
         return
-    lines = [line for line in rhythms(samples) if not line.outer and line.share > MOSTLY]
+    lines = [line for line in rhythms(samples) if not line.outer]
     if lines and not any(samples.names[line.column] in evidence.inputs for line in lines):
         who = evidence.named(sorted({line.column for line in lines}))
         period = time_span(lines[0].period * samples.dt, unit=samples.time_unit)

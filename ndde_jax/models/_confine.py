@@ -149,8 +149,9 @@ def confine(
         little beyond a record is part of the attractor, and a force there would bend it.
     - `rate`: K, per unit of time, `[dim]` or a number; by default twice the bound on |N_j| over the
         half-width, so that half a half-width outside the box the force outweighs anything the
-        network can do; with `windows` at most 1 / dt, since what is steeper overshoots within a
-        step, and the certificate is wider then. An explicit solver needs rate · dt below 2.
+        network can do, and that of the fastest variable where N_j is zero; with `windows` at most
+        1 / dt, since what is steeper overshoots within a step, and the certificate is wider
+        then. An explicit solver needs rate · dt below 2.
     - `windows`: [`Windows`][ndde_jax.Windows], the data that the default box covers, usually those
         of the training.
 
