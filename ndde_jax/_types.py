@@ -19,6 +19,7 @@
 Graphs are always `[source, target, lag]`, summary graphs `[source, target]`.
 """
 
+import functools
 from collections.abc import Callable
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
@@ -92,6 +93,21 @@ def to_jax(value: Any, dtype: Any = None) -> Array:
     value = np.asarray(value)
     dtype = jax.dtypes.canonicalize_dtype(value.dtype if dtype is None else dtype)
     return jax.device_put(value.astype(dtype, copy=False))
+
+
+def on_host_or_traced(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function of arrays that computes by NumPy, so that no shape needs a program of its
+    own, and by JAX where something is traced; its first argument is then the namespace to use.
+    """
+
+    @functools.wraps(function)
+    def call(*trees: Any) -> Any:
+        if is_traced(trees):
+            return function(jnp, *trees)
+        with np.errstate(over="ignore", invalid="ignore"):
+            return jax.tree.map(to_jax, function(np, *jax.tree.map(np.asarray, trees)))
+
+    return call
 
 
 def as_number(name: str, *, optional: bool = False, **bounds: Any) -> Callable[[Any], Array | None]:

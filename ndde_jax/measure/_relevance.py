@@ -8,6 +8,7 @@ how much the past lowers what the present leaves unexplained.
 
 import dataclasses
 
+import jax
 import numpy as np
 from jaxtyping import Float
 
@@ -17,7 +18,6 @@ from ..samples._samples import Samples
 from ..select._screened import Screened
 from ..select._splines import SHORTLIST, SplineGraph, graph_of_terms
 from ..windows._flat import KnownData
-from ..windows._prior import PriorKnowledge
 from ..windows._windows import Windows
 from ._precedence import rank_sources
 
@@ -103,8 +103,8 @@ def _by_present(screened: Screened) -> SplineGraph:
 
 def _present(windows: Windows) -> Windows:
     """Return the windows, row by row, with the present state alone."""
-    prior = PriorKnowledge(windows.prior.allowed[..., :1], windows.prior.required[..., :1])
     # Cut by NumPy: to JAX a slice of every other length would be another program.
+    prior = jax.tree.map(lambda a: to_jax(np.asarray(a)[..., :1]), windows.prior)
     history = to_jax(np.asarray(windows.history)[:, :1])
     partial = windows.partial
     if partial is not None:

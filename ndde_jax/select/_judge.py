@@ -236,10 +236,11 @@ def judge(
     graph = flat_inputs(np.asarray(screening.graph))
     evidence = flat_inputs(np.asarray(screening.evidence))
     undecided = data.allowed & ~data.required
-    found = []
-    for j, own in enumerate(jr.split(key, dim)):
-        if asked is not None and not asked[j]:
-            found.append(None)
+    asked = np.ones(dim, bool) if asked is None else np.asarray(asked)
+    # Not even keys where nothing is asked for: to split them compiles for every number of targets.
+    found: list = [None] * dim
+    for j, own in enumerate(jr.split(key, dim) if asked.any() else ()):
+        if not asked[j]:
             continue
         slots = np.asarray(screening.shortlist)[j]
         room = min(max(int(graph[j].sum()) + SPARE_SLOTS, FEWEST_SLOTS), len(slots))
@@ -251,7 +252,6 @@ def judge(
         problem = _problem(weighed, j, inputs[:, slots], price, config, undecided[j][slots])
         mask, first = np.asarray(graph[j][slots]), _from_scratch(problem, graph[j][slots], own)
         if needed is not None and not needed(j, first.network):
-            found.append(None)
             continue
         mask, last, linear, tried = _search(problem, mask, first)
         inside, worth, blocks, left = _evidence(problem, mask, last, linear, tried, weight)
@@ -267,7 +267,7 @@ def judge(
             slots=slots,
         )
         row.evidence[slots], row.worth[slots], row.blocks[slots] = inside, worth, blocks
-        found.append(row)
+        found[j] = row
     return found
 
 

@@ -3,17 +3,15 @@ networks where these judged it.
 """
 
 import dataclasses
-from functools import partial
 from typing import NamedTuple
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
 from .._axes import flat_inputs, from_flat_inputs, from_graph_axes
-from .._types import Checked, Graph, RealScalarLike, Scores, to_jax
+from .._types import Checked, Graph, RealScalarLike, Scores, on_host_or_traced, to_jax
 from ..fit._prices import EBIC, AbstractPrice, as_price
 from ..models._model import AbstractDelayModel, NeuralDDE
 from ..regression._terms import FLOOR
@@ -101,12 +99,11 @@ class SignalStrengths(eqx.Module):
         return _kept(self.prior, self.value, self.price(price))
 
 
-# One program where it is called by itself; part of the program around it otherwise.
-@partial(jax.jit, inline=True)
-def _kept(prior: PriorKnowledge, value, price, held_out=None, lower=None):
+@on_host_or_traced
+def _kept(xp, prior: PriorKnowledge, value, price, held_out=None, lower=None):
     good = value > price[None, :, None]
     if held_out is not None:
-        good = good & ~(jnp.where(jnp.isnan(held_out), lower, held_out) <= 0)
+        good = good & ~(xp.where(xp.isnan(held_out), lower, held_out) <= 0)
     return prior.apply(good)
 
 
@@ -225,7 +222,7 @@ def drift_on(screened: Screened, reads, networks: list) -> NeuralDDE:
     """Return the drift that reads these candidates, `[source target lag]`."""
     windows = screened.windows
     drift = spline_drift(screened, flat_inputs(reads), networks)
-    mask = from_graph_axes(jnp.asarray(reads))
+    mask = from_graph_axes(to_jax(reads))
     return NeuralDDE(drift, mask, windows.scaling, windows.dt, windows.lags)
 
 

@@ -5,7 +5,6 @@ copies of one another. A network refit for every one of them at every step of a 
 least squares on spline features milliseconds.
 """
 
-import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -18,7 +17,7 @@ from jaxtyping import Array, Bool, Float, Int
 from .._axes import from_flat_inputs
 from .._checks import check_whole, check_windows
 from .._memory import make_room
-from .._types import Checked, Graph, Scores, namespace_of, to_jax
+from .._types import Checked, Graph, Scores, namespace_of, on_host_or_traced, to_jax
 from ..regression._design import Design, design_of
 from ..regression._features import MANY_QUANTILES, QUANTILES
 from ..regression._search import columns_price
@@ -73,10 +72,9 @@ class SplineGraph(eqx.Module):
         return _worth(self.graph, self.evidence, self.risk)
 
 
-# One program where it is called by itself; part of the program around it otherwise.
-@functools.partial(jax.jit, inline=True)
-def _worth(graph, evidence, risk):
-    change = jnp.where(graph, jnp.expm1(evidence), -jnp.expm1(-evidence))
+@on_host_or_traced
+def _worth(xp, graph, evidence, risk):
+    change = xp.where(graph, xp.expm1(evidence), -xp.expm1(-evidence))
     return (risk[None, :, None] + FLOOR) * change
 
 

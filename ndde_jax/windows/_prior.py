@@ -76,7 +76,7 @@ class PriorKnowledge(eqx.Module):
         """The edges that the data decide, `[source target lag]`."""
         return self.allowed & ~self.required
 
-    def apply(self, graph: Bool[Array, "*batch source target lag"]) -> Bool[Array, "..."]:
+    def apply(self, graph: Bool[Array | np.ndarray, "*batch source target lag"]) -> Any:
         """Return the graph with what is not allowed removed and what is required added."""
         lead = (1,) * (graph.ndim - self.allowed.ndim)
         allowed = self.allowed.reshape(lead + self.allowed.shape)

@@ -4,9 +4,11 @@ from collections import Counter
 
 import jax
 import jax.monitoring
+import jax.random as jr
 import numpy as np
 import pytest
 
+import ndde_jax as ndde
 from ndde_jax.select import _judge, _splines
 
 from .small import DT, NAMES, discover as discover_small, driven_map
@@ -21,12 +23,12 @@ def discover(x):
 
 @pytest.fixture
 def compiled():
-    """Names of events of the compiler so far; a list that grows."""
+    """Names of the programs compiled so far; a list that grows."""
     events = []
 
-    def heard(event, duration, **_):
+    def heard(event, duration, **of):
         if event == COMPILED:
-            events.append(event)
+            events.append(of.get("fun_name", ""))
 
     jax.monitoring.register_event_duration_secs_listener(heard)
     yield events
@@ -48,6 +50,16 @@ def test_a_second_discovery_compiles_nothing(compiled):
     # Nor does another length that is padded to the same.
     discover(data(1, n=180))
     assert not compiled
+
+
+def test_another_number_of_variables_compiles_searches_alone(compiled):
+    rng = np.random.default_rng(0)
+    for dim in (2, 4):
+        compiled.clear()
+        x = rng.normal(size=(120, dim)).cumsum(axis=0)
+        found = ndde.discover(x - 0.5 * x.mean(axis=0), dt=1.0, lags=range(3), key=jr.key(0))
+        assert not found.networks.any()
+    assert set(compiled) <= {"jit(_search_first)"}
 
 
 def test_nothing_is_fitted_twice(monkeypatch):
