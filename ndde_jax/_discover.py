@@ -546,7 +546,7 @@ def _search(
         reads=measured.reads,
         scores=np.asarray(strengths.value),
         lower=np.asarray(strengths.lower),
-        source_scores=ranking,
+        ranking=ranking,
         delays=np.asarray(delays),
         delay_intervals=np.asarray(intervals),
         networks=measured.networks,

@@ -67,10 +67,10 @@ class Discovery(Usable):
     - `delays`: estimated delay of every kept edge, in `time_unit`, NaN where there is none; and
         `delay_intervals`, `[source target lag 2]`, in which they lie with 90 % confidence, given
         the graph; of the grid alone where a delay is not in `delay_resolved`.
-    - `source_scores`: a ranking of sources whatever the delay, `[source target]`: the share of each
-        in explaining the rate of the target, by present or past values, on the scale of the
-        explained variance; or the order in time, where events pass through. It also ranks sources
-        without a kept edge.
+    - `ranking`: a ranking of sources whatever the delay, `[source target]`: the share of each in
+        explaining the rate of the target, by present or past values, on the scale of the explained
+        variance; or the order in time, where events pass through. It also ranks sources without a
+        kept edge. `source_scores` is this with what pairs share within a sampling interval.
     - `recipe`, `coefficient`: how the graph was chosen; `networks` tells for which variables
         networks, not splines, judged the edges, `[target]`; `choices` are sentences on the
         decisions made on the way.
@@ -96,7 +96,7 @@ class Discovery(Usable):
     reads: np.ndarray
     scores: np.ndarray
     lower: np.ndarray
-    source_scores: np.ndarray
+    ranking: np.ndarray
     delays: np.ndarray
     delay_intervals: np.ndarray
     networks: np.ndarray
@@ -178,6 +178,18 @@ class Discovery(Usable):
         between different variables, `[source target lag]`; NaN for a variable's own past.
         """
         return self._error_rates.q
+
+    @property
+    def source_scores(self) -> np.ndarray:
+        """A ranking of sources whatever the delay, `[source target]`, also of those without a kept
+        edge: the `ranking` by past and present states, and for pairs that are related `at_once`
+        and have no edge what they share within a sampling interval, as a part of the variance of
+        the target's rate. Of the two directions of a pair the one counts more that the shape of
+        their distributions makes likelier ([Hyvärinen and Smith
+        (2013)](https://www.jmlr.org/papers/v14/hyvarinen13a.html)).
+        """
+        risk = np.asarray(self.strengths.risk, float)
+        return self._relations.ranked(self.ranking, self.graph, risk)
 
     @property
     def residual_correlation(self) -> np.ndarray:
@@ -466,6 +478,6 @@ def _inconsistency(found: Discovery) -> str:
             return f"{name} of shape {edges.shape} for {expected}"
     if windows.history.shape[1:] != (n_lags, dim):
         return f"histories of shape {windows.history.shape}"
-    if found.source_scores.shape != (dim, dim) or found.networks.shape != (dim,):
-        return f"rankings of {found.source_scores.shape} for {dim} variables"
+    if found.ranking.shape != (dim, dim) or found.networks.shape != (dim,):
+        return f"rankings of {found.ranking.shape} for {dim} variables"
     return ""

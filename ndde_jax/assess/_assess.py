@@ -12,6 +12,7 @@ from .._types import Checked
 from ..fit._refit import checked_graph
 from ..models._model import AbstractDelayModel
 from ..windows._windows import Windows
+from ._directions import direction_evidence
 from ._later import Later, later_states
 from ._relations import (
     at_once,
@@ -62,6 +63,8 @@ class Relations:
 
     - `correlation` of what is left of two rates, pairs that are related `at_once` and pairs that
         are `confounded`, `[source target]`, symmetric.
+    - `forward`: of pairs at once, by how many nats the source rather drives the target than the
+        other way round, by the shape of their distributions, `[source target]`, antisymmetric.
     - `drifting`: inputs whose effect changes, `[source target lag]`.
     - `static`: variables that are functions of the present states of others, `[target]`, and those
         that seem to be computed from them, `derived`.
@@ -77,6 +80,7 @@ class Relations:
 
     correlation: Float[np.ndarray, "source target"]
     at_once: Bool[np.ndarray, "source target"]
+    forward: Float[np.ndarray, "source target"]
     confounded: Bool[np.ndarray, "source target"]
     drifting: Bool[np.ndarray, "source target lag"]
     static: Bool[np.ndarray, " target"]
@@ -95,6 +99,7 @@ class Relations:
         return cls(
             correlation=np.full(pairs.shape, np.nan),
             at_once=pairs,
+            forward=np.zeros(pairs.shape),
             confounded=pairs,
             drifting=none,
             static=none[0, :, 0],
@@ -114,6 +119,27 @@ class Relations:
         return dataclasses.replace(
             nothing, correlation=self.correlation, static=self.static, derived=self.derived
         )
+
+    def ranked(
+        self,
+        lagged: Float[np.ndarray, "source target"],
+        graph: Bool[np.ndarray, "source target lag"],
+        risk: Float[np.ndarray, " target"],
+    ) -> Float[np.ndarray, "source target"]:
+        """Return a ranking of sources by their past and present with what pairs share at once: the
+        part of the rate's variance that goes with what is new in the source at the same time, more
+        of it for the likelier direction. Where a link is kept, it tells the direction better.
+
+        **Arguments:**
+
+        - `lagged`: the ranking by past and present states.
+        - `risk`: share of the variance of each rate that is left.
+        """
+        linked = graph.any(axis=2)
+        alone = self.at_once & ~linked & ~linked.T
+        shared = np.nan_to_num(self.correlation) ** 2 * np.clip(np.nan_to_num(risk), 0, 1)[None]
+        odds = 1 / (1 + np.exp(-np.clip(self.forward, -50, 50)))
+        return lagged + np.where(alone, shared * odds, 0)
 
     def of_held(self, sources: Sequence[int]) -> "Relations":
         """Return the relations where some sources have a new value at few samples only.
@@ -238,6 +264,7 @@ def relations(
     return Relations(
         correlation=correlation,
         at_once=related.related,
+        forward=direction_evidence(apart, related.related),
         confounded=hidden.pairs,
         drifting=drifting(inputs, graph).found,
         static=static.found,

@@ -62,7 +62,7 @@ def found_on(x, *, edges, names=NAMES, lags=LAGS, coefficient=None, time_unit="m
         reads=kept,
         scores=np.asarray(strengths.value),
         lower=np.asarray(strengths.lower),
-        source_scores=np.asarray(strengths.source_value),
+        ranking=np.asarray(strengths.source_value),
         delays=delays,
         delay_intervals=np.repeat(delays[..., None], 2, axis=-1),
         networks=np.zeros(dim, bool),

@@ -63,6 +63,8 @@ def test_arrays_of_a_discovery_are_of_sources_targets_and_lags(found):
     for shape, names in shapes.items():
         for name in names:
             assert np.shape(getattr(found, name)) == shape, name
+    apart = ~found.at_once
+    np.testing.assert_array_equal(found.source_scores[apart], found.ranking[apart])
     # Asymmetric: the first drives the second.
     assert found.graph[0, 1].any() and not found.graph[1, 0].any()
 

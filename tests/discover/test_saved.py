@@ -79,7 +79,7 @@ def named(*names):
         ({"samples": named("a", "a")}, "1 different names for 2 variables"),
         ({"lags": (0, 3)}, r"lags \(0, 3\) for windows at lags \(0, 2\)"),
         ({"graph": np.zeros((2, 2, 1), bool)}, r"graph of shape \(2, 2, 1\)"),
-        ({"source_scores": np.zeros((2, 3))}, r"rankings of \(2, 3\)"),
+        ({"ranking": np.zeros((2, 3))}, r"rankings of \(2, 3\)"),
     ],
 )
 def test_a_discovery_that_contradicts_itself_is_refused(change, words, found, tmp_path):

@@ -64,7 +64,7 @@ def discovery(x, graph, *, lags=LAGS, dt=DT, names=NAMES, time_unit="h", prior=N
         samples=samples, lags=tuple(lags), coefficient=None, recipe=ndde.Recipe(),
         windows=windows, strengths=strengths, model=model, graph=graph, reads=graph,
         scores=np.asarray(edges), lower=np.asarray(edges),
-        source_scores=np.asarray(edges).max(axis=2), delays=delays,
+        ranking=np.asarray(edges).max(axis=2), delays=delays,
         delay_intervals=np.stack([delays, delays], axis=-1), networks=np.zeros(len(graph), bool),
         held_out=np.full(len(graph), 0.5), reading="flow", evidence=np.nan,
         inputs=inputs_of(allowed, names),
