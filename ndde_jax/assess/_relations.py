@@ -205,6 +205,8 @@ def _outside(inputs, graph, left):
     Rates that were corrected for a present link may lack as much where its delay is a part of the
     step.
     """
+    from scipy.optimize import lsq_linear  # takes a moment to import
+
     rows, corrected = inputs.rows, left.copy()
     # A map's lag is that of a flow which is half a step longer.
     soon = [a for a, lag in enumerate(rows.lags) if lag <= rows.step * rows.midway]
@@ -216,13 +218,16 @@ def _outside(inputs, graph, left):
         own = _rows_with(np.isfinite(left[:, j]))
         lines = np.stack([inputs.line[own][:, a, i] for i, a in places], axis=1)
         slopes = np.linalg.lstsq(lines - lines.mean(axis=0), rows.rates[own, j], rcond=1e-9)[0]
-        for i in sources:
-            at = [k for k, (s, a) in enumerate(places) if s == i and a in soon]
-            most = abs(float(slopes[at].sum())) * float(rows.moves[i]) / 2
-            both = _rows_with(np.isfinite(left[:, i] + corrected[:, j]))
-            size = float(left[both, i] @ left[both, i])
-            slope = float(left[both, i] @ corrected[both, j]) / size if size > 0 else 0.0
-            corrected[:, j] -= np.clip(slope, -most, most) * left[:, i]
+        at = [[k for k, (s, a) in enumerate(places) if s == i and a in soon] for i in sources]
+        most = [abs(float(slopes[k].sum())) * float(rows.moves[i]) / 2 for i, k in zip(sources, at)]
+        among = list(sources)
+        every = np.isfinite(left[:, [j, *among]]).all(axis=1)
+        if every.sum() <= len(among):
+            continue
+        # All together: sources that are related would take off the same twice, one by one.
+        bounds = np.maximum(most, 1e-300)
+        share = lsq_linear(left[every][:, among], left[every, j], (-bounds, bounds)).x
+        corrected[:, j] -= left[:, among] @ share
     return corrected
 
 

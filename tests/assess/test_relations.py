@@ -671,3 +671,20 @@ def test_rare_events_do_not_drift(seed):
     graph = np.zeros((3, 3, 2), bool)
     graph[np.arange(3), np.arange(3), 0] = True
     assert not relations(ndde.lagged_windows(x, dt=1.0, lags=(0, 1)), graph).drifting.any()
+
+
+def test_related_sources_of_a_present_link_relate_nothing_at_once():
+    """Two sources move against each other; what both do within a step is taken off together."""
+    rng, h, n = np.random.default_rng(0), 0.025, 1500
+    drift = np.array([[-1, 0, 0], [0, -1, 0], [1.0, 1.0, -1.0]])
+    noise = np.linalg.cholesky(np.array([[1, -0.8, 0], [-0.8, 1, 0], [0, 0, 0.09]]))
+    steps = np.sqrt(h) * rng.normal(size=(20 * n, 3)) @ noise.T
+    x = np.zeros((20 * n + 1, 3))
+    for k, step in enumerate(steps):
+        x[k + 1] = x[k] + h * drift @ x[k] + step
+    windows = ndde.lagged_windows(x[::20], dt=0.5, lags=(0, 1), scheme="euler")
+    graph = np.zeros((3, 3, 2), bool)
+    graph[..., 0] = drift.T != 0
+    found = ndde.assess.relations(windows, graph, undecided=True)
+    assert found.at_once[0, 1] and found.correlation[0, 1] == pytest.approx(-0.8, abs=0.05)
+    assert not found.at_once[:2, 2].any()
