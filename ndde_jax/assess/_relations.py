@@ -219,7 +219,10 @@ def _outside(inputs, graph, left):
         lines = np.stack([inputs.line[own][:, a, i] for i, a in places], axis=1)
         slopes = np.linalg.lstsq(lines - lines.mean(axis=0), rows.rates[own, j], rcond=1e-9)[0]
         at = [[k for k, (s, a) in enumerate(places) if s == i and a in soon] for i in sources]
-        most = [abs(float(slopes[k].sum())) * float(rows.moves[i]) / 2 for i, k in zip(sources, at)]
+        most = [
+            abs(float(slopes[k].sum())) * float(rows.moves[i]) / 2
+            for i, k in zip(sources, at, strict=True)
+        ]
         among = list(sources)
         every = np.isfinite(left[:, [j, *among]]).all(axis=1)
         if every.sum() <= len(among):
