@@ -27,8 +27,10 @@ from ._relations import (
 )
 from ._rivals import Rivals, rivals
 from ._score import (
+    Rows,
     edge_p_values,
     kept_p_values,
+    measured_most,
     partial_rows_of,
     read_inputs,
     rows_of,
@@ -110,6 +112,53 @@ class Relations:
             turning_back=none[0, :, 0],
             later=Later.none(len(graph)),
         )
+
+    def with_part(
+        self,
+        part: "Relations",
+        among: Bool[np.ndarray, " target"],
+        told: Bool[np.ndarray, " target"],
+    ) -> "Relations":
+        """Return the relations with those of a part of the variables in place of their own.
+
+        **Arguments:**
+
+        - `part`: the relations of the variables `among` themselves.
+        - `told`: the targets for which these count.
+        """
+        targets, pairs, own = np.flatnonzero(among), np.ix_(among, among), told[among]
+        inputs, both = own[None], own[None] & own[:, None]
+
+        def put(place: Any, where: Any, whole: Any, new: Any) -> Any:
+            whole, room = np.array(whole), (1,) * (new.ndim - where.ndim)
+            whole[place] = np.where(where.reshape(where.shape + room), new, whole[place])
+            return whole
+
+        def as_here(sources: Any) -> Any:
+            return np.where(sources >= 0, targets[sources], -1)
+
+        rival = part.rivals.rival.copy()
+        rival[..., 0] = as_here(rival[..., 0])
+        rivals = dataclasses.replace(part.rivals, rival=rival)
+        later = part.later._replace(source=as_here(part.later.source))
+        related = ("correlation", "at_once", "forward", "confounded")
+        of_inputs, of_targets = ("drifting", "not_excluded", "unconfirmed"), ("static", "derived")
+        kinds = (
+            (pairs, both, related),
+            (pairs, inputs, of_inputs),
+            (targets, own, (*of_targets, "turning_back")),
+        )
+        values = {
+            name: put(place, where, getattr(self, name), getattr(part, name))
+            for place, where, names in kinds
+            for name in names
+        }
+        costs = {
+            name: put(pairs, inputs, whole, getattr(rivals, name))
+            for name, whole in vars(self.rivals).items()
+        }
+        states = (put(targets, own, *two) for two in zip(self.later, later, strict=True))
+        return Relations(**values, rivals=Rivals(**costs), later=Later(*states))
 
     def of_events(self) -> "Relations":
         """Return the correlation alone, and what is static: other tests take the inputs kept for
@@ -242,25 +291,46 @@ def relations(
     ```
     """
     graph = _checked(windows, graph, "relations")
-    rows = rows_of(windows, model)
+    required, rows = np.asarray(windows.prior.required), rows_of(windows, model)
+    every = rows if windows.partial is None else partial_rows_of(windows, model)
+    found = _relations(rows, every, graph, required, undecided)
+    rich = measured_most(every)
+    if rich.all():
+        return found
+    # What depends on variables that are seldom measured is told by the few rows that hold all.
+    told = rich & ~graph[~rich].any(axis=(0, 2))
+    part, own = np.ix_(rich, rich), every.of(rich)
+    kept = graph[part] & told[rich][:, None]
+    return found.with_part(_relations(own, own, kept, required[part], undecided), rich, told)
+
+
+def _relations(
+    rows: Rows,
+    every: Rows,
+    graph: Bool[np.ndarray, "source target lag"],
+    required: Bool[np.ndarray, "source target lag"],
+    undecided: bool,
+) -> Relations:
+    """Return the relations by rows that are complete, and by `every` row where some of its values
+    may be missing.
+    """
     if len(rows.rates) < FEWEST:
         return Relations.none(graph)
     inputs = read_inputs(rows)
-    left, required = residuals(inputs, graph), np.asarray(windows.prior.required)
-    every, apart = inputs, left
+    left = residuals(inputs, graph)
+    some, apart = inputs, left
     # What polynomials leave of a bend that two rates share relates them: the drift is given too.
-    if windows.partial is not None:
-        every = read_inputs(partial_rows_of(windows, model))
-        apart = partial_residuals(every.rows, graph, poor=1.0)
+    if every.known is not None:
+        some, apart = read_inputs(every), partial_residuals(every, graph, poor=1.0)
     elif rows.drift is not None:
         apart = residuals(inputs, graph, poor=1.0)
     mistaken = turning_back(rows, left)
     static, hidden = static_targets(rows, left), unseen(inputs, graph, left, mistaken)
-    related = at_once(every, graph, apart, undecided)
+    related = at_once(some, graph, apart, undecided)
     correlation = related.correlation
     if static.derived.any():
         # What is computed from others is related to them at once, and relates them given itself.
-        related = at_once(every, graph, np.where(static.derived, np.nan, apart), undecided)
+        related = at_once(some, graph, np.where(static.derived, np.nan, apart), undecided)
     return Relations(
         correlation=correlation,
         at_once=related.related,
@@ -271,7 +341,7 @@ def relations(
         derived=static.derived,
         rivals=rivals(inputs, graph, required),
         not_excluded=hidden.not_excluded & ~required.any(axis=2),
-        unconfirmed=unconfirmed(every, graph, required) & ~mistaken[:, None, None],
+        unconfirmed=unconfirmed(some, graph, required) & ~mistaken[:, None, None],
         turning_back=mistaken,
         later=later_states(inputs, graph, noisy_rates(inputs, left) & ~mistaken),
     )

@@ -6,10 +6,12 @@ First its material: rows of the past, rows before them, and columns of inputs.
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from ..models._model import AbstractDelayModel, model_rates
+from ..samples._gaps import measured_together
 from ..windows._windows import Windows
 
 # Own samples of a source, before the one that is tested, that its past is taken to be.
@@ -43,6 +45,19 @@ class FittedDrift(NamedTuple):
         """Return a drift along a history, in physical units."""
         scale = np.where(scale > 0, scale, 1)
         return cls(model_rates(model, history, dtype) / scale, model, history, dtype, scale)
+
+    def of(self, rows: Any, rich: Bool[np.ndarray, "dim"]) -> "FittedDrift":
+        """Return the drift of some variables at some rows; the others stay where they are at the
+        first of these.
+        """
+        history, model = self.history[rows], self.model
+        others = jnp.asarray(history[0], self.dtype)
+
+        def own(states):
+            return jnp.asarray(model(others.at[:, rich].set(states)))[rich]
+
+        history = history[:, :, rich]
+        return FittedDrift.along(own, history, self.dtype, self.scale[rich])
 
     def without(self, held: Bool[np.ndarray, "source lag"]) -> Float[np.ndarray, "row dim"]:
         """Return standardised rates with some inputs held at their means: what the others do."""
@@ -81,6 +96,20 @@ class Rows(NamedTuple):
     midway: bool = False
     drift: FittedDrift | None = None
     known: Bool[np.ndarray, "row lag dim"] | None = None
+
+    def of(self, rich: Bool[np.ndarray, "dim"]) -> "Rows":
+        """Return the rows that miss nothing of some variables, with these alone."""
+        there = _complete(self)[:, rich].all(axis=1)
+        rates = self.rates[there][:, rich]
+        return self._replace(
+            past=self.past[there][:, :, rich],
+            rates=rates - rates.mean(axis=0),
+            position=self.position[there],
+            allowed=self.allowed[rich][:, rich],
+            moves=self.moves[rich],
+            drift=self.drift and self.drift.of(there, rich),
+            known=None,
+        )
 
     def counting(self, j: int, kept: Bool[np.ndarray, "source lag"]) -> Bool[np.ndarray, "row"]:
         """Return the rows in which the rate of a target, its own state at the first lag and its
@@ -128,6 +157,17 @@ def partial_rows_of(windows: Windows, model: AbstractDelayModel | Callable | Non
     rates = rates - np.nanmean(rates, axis=0)
     known = np.asarray(partial.known)[some]
     return _rows(windows, some, partial.history, rates, model)._replace(known=known)
+
+
+def measured_most(rows: Rows) -> Bool[np.ndarray, "dim"]:
+    """Return the variables among which complete rows are many."""
+    return measured_together(_complete(rows))
+
+
+def _complete(rows: Rows) -> Bool[np.ndarray, "row dim"]:
+    """Return of which variables a row holds the rate and all states."""
+    there = np.isfinite(rows.rates)
+    return there if rows.known is None else there & rows.known.all(axis=1)
 
 
 def _rows(

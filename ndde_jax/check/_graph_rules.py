@@ -351,7 +351,7 @@ def evidence_of_windows(
 @rule(
     "short record",
     GRAPH,
-    "{used} windows for {candidates} candidate inputs of each variable.",
+    "{used} windows for {candidates} candidate inputs of {whom}.",
     "Use fewer lags or variables, or longer data.",
     limits=Limits(
         reservation=25.0,
@@ -363,10 +363,13 @@ def evidence_of_windows(
     theorem=FINITE,
 )
 def _short(e: GraphEvidence) -> Iterator[Hit]:
-    degree = max(int(e.graph.sum(axis=(0, 2)).max()), 1)
-    size = e.used / (degree * np.log(max(e.candidates, 2)))
-    words = {"used": e.used, "candidates": e.candidates}
-    yield Hit(size, words, value=e.used / e.candidates)
+    degree = np.maximum(e.graph.sum(axis=(0, 2)), 1)
+    size = e.counts / (degree * np.log(max(e.candidates, 2)))
+    shortest = int(size.argmin())
+    used = int(e.counts[shortest])
+    whom = "each variable" if (e.counts == used).all() else e.names[shortest]
+    words = {"used": used, "candidates": e.candidates, "whom": whom}
+    yield Hit(float(size[shortest]), words, value=used / e.candidates)
 
 
 @rule(

@@ -11,12 +11,11 @@ from .._checks import refusal
 from .._spoken import amount, listed, percent, time_span
 from .._types import Checked
 from ..samples._columns import APART, SMALLER, is_event, rests, trends, turn_of
-from ..samples._gaps import runs
+from ..samples._gaps import Stretch, bridged, runs
 from ..samples._noise import measurement_error, stretch
 from ..samples._prepare import (
     FEWEST,
     TREND,
-    bridged,
     is_clock,
     prepare_samples,
     rhythms,
@@ -139,10 +138,16 @@ class SampleEvidence:
         return bridged(x) if usable else np.zeros((0, x.shape[1]))
 
     @functools.cached_property
+    def stretches(self) -> list[Stretch]:
+        """The longest stretch of each variable of that record without a long gap."""
+        if not len(self.longest):
+            return []
+        return [Stretch.longest(column) for column in max(self.own.values, key=len).T]
+
+    @functools.cached_property
     def moving(self) -> list[int]:
         """The variables that do not jump between a few values, which neither drift nor wander."""
-        x = self.longest
-        return [j for j in range(x.shape[1]) if len(x) and not is_event(x[:, j])]
+        return [j for j, part in enumerate(self.stretches) if len(part.x) and not is_event(part.x)]
 
     @functools.cached_property
     def trends(self) -> dict[int, tuple[float, float]]:
@@ -154,9 +159,15 @@ class SampleEvidence:
     @functools.cached_property
     def changes(self) -> dict[int, tuple[float, str, float]]:
         """The clear changes of regime, by column: standard errors, what changes, and where."""
-        free = [j for j in self.moving if not tests.switched(self.longest[:, j])]
-        found = {j: tests.regime_change(self.longest[:, j]) for j in free}
-        return {j: change for j, change in found.items() if change[0] > APART}
+        found, n = {}, len(self.longest)
+        for j in self.moving:
+            part = self.stretches[j]
+            if tests.switched(part.x):
+                continue
+            errors, what, where = tests.regime_change(part.x)
+            if errors > APART:
+                found[j] = errors, what, (part.first + where * len(part.x)) / n
+        return found
 
     @functools.cached_property
     def sensors(self) -> tuple[Sensor, ...]:
@@ -374,8 +385,7 @@ for _treatment, (_name, _remedy) in TREATED.items():
 @rule(
     "season",
     SAMPLES,
-    "{who} oscillate with a period of {period} whose phase keeps time, which an outer clock does; "
-    "{meaning}",
+    "A cycle of {period} keeps its phase in {who}, as an outer clock does; {meaning}",
     "{remedy}",
 )
 def _season(evidence: SampleEvidence) -> Iterator[Hit]:
@@ -404,9 +414,8 @@ def _season(evidence: SampleEvidence) -> Iterator[Hit]:
 @rule(
     "rhythm",
     SAMPLES,
-    "{who} oscillate with a period of {period} whose phase keeps time ({share} of the variance). A "
-    "day or a year does so, and so does a system that little noise moves, measured with errors; it "
-    "was left as it is.",
+    "A cycle of {period} keeps its phase in {who} ({share} of the variance). A day or a year does "
+    "so, and so does a system that little noise moves, measured with errors; it was left as it is.",
     "If it is a day, a week or a year, give time stamps or the unit of time: it is then removed "
     "before the search.",
 )
@@ -607,7 +616,7 @@ def _regime(evidence: SampleEvidence) -> Iterator[Hit]:
 def _walk(evidence: SampleEvidence) -> Iterator[Hit]:
     if evidence.trends or evidence.changes:
         return
-    roots = {j: tests.unit_root(evidence.longest[:, j]) for j in evidence.moving}
+    roots = {j: tests.unit_root(evidence.stretches[j].x) for j in evidence.moving}
     walks = [j for j, root in roots.items() if root > UNIT_ROOT]
     if walks:
         who = listed([evidence.own.names[j] for j in walks])

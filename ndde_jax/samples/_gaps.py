@@ -7,6 +7,8 @@ what is regressed on it is unbiased (the error of Berkson, *Are there two regres
 the American Statistical Association, 1950).
 """
 
+from typing import NamedTuple
+
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
@@ -53,6 +55,43 @@ def runs(there: Bool[np.ndarray, "time"]) -> Int[np.ndarray, "run 2"]:
     """Return where each run of true values starts and stops."""
     edges = np.flatnonzero(np.diff(np.concatenate([[0], there.astype(int), [0]])))
     return edges.reshape(-1, 2)
+
+
+# By how much rows that are complete must grow when a variable that misses much is left out.
+GROWTH = 1.5
+
+
+def measured_together(there: Bool[np.ndarray, "row dim"]) -> Bool[np.ndarray, " dim"]:
+    """Return the variables among which rows that miss nothing are many: those that are missing most
+    go, one after the other, as long as the rows grow by half.
+    """
+    together = np.ones(there.shape[1], bool)
+    while together.sum() > 2:
+        missing = ~there[:, together]
+        complete = int((~missing.any(axis=1)).sum())
+        alone = missing[missing.sum(axis=1) == 1].sum(axis=0)
+        if complete + int(alone.max(initial=0)) < GROWTH * max(complete, 1):
+            break
+        together[np.flatnonzero(together)[alone.argmax()]] = False
+    return together
+
+
+class Stretch(NamedTuple):
+    """A part of a variable without a long gap: the number of its `first` sample, and its values
+    `x`, short gaps bridged by straight lines.
+    """
+
+    first: int
+    x: Float[np.ndarray, "time"]
+
+    @classmethod
+    def longest(cls, x: Float[np.ndarray, "time"]) -> "Stretch":
+        """Return the longest stretch of a variable, empty where nothing is measured."""
+        found = runs(~_long(~np.isfinite(x)[:, None])[:, 0])
+        if not len(found):
+            return cls(0, x[:0])
+        start, stop = found[np.diff(found, axis=1)[:, 0].argmax()]
+        return cls(int(start), bridged(x[start:stop, None])[:, 0])
 
 
 def bridged(x: Float[np.ndarray, "time dim"]) -> Float[np.ndarray, "time dim"]:

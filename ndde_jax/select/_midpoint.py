@@ -287,10 +287,7 @@ def _compared(
 ) -> Readings | None:
     """Return the comparison of a record read as a map and as a flow; None where it is too short."""
     data = measured.data
-    rows = [
-        np.where(p[:, None], np.asarray(v, float), np.nan)
-        for v, p in zip(data.values, data.present, strict=True)
-    ]
+    rows = [np.asarray(x, float) for x in data.complete]
     every = np.concatenate(rows)
     center, scale = np.nanmean(every, axis=0), np.nanstd(every, axis=0)
     scale = np.where(scale > 0, scale, 1)

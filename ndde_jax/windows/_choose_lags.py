@@ -9,7 +9,7 @@ from .._checks import refusal
 from .._spoken import amount, time_span
 from .._types import Checked
 from ..samples._columns import correlation_time
-from ..samples._gaps import bridged
+from ..samples._gaps import Stretch, bridged
 from ..samples._samples import Samples
 from ..samples._trajectories import transposed_hint
 from ._prior import schedules_of
@@ -71,7 +71,8 @@ def choose_lags(samples: Checked[Samples]) -> tuple[tuple[int, ...], str]:
     """
     if not isinstance(samples, Samples):
         raise refusal("samples", "what read_samples returns", samples)
-    x = bridged(max(samples.values, key=len))
+    longest = max(samples.values, key=len)
+    x = bridged(longest)
     furthest = min(int(SHARE * min(len(value) for value in samples.values)), FURTHEST)
     if furthest < 1 or not samples.regular:
         return (0,), "Lag 0 only: " + (
@@ -89,7 +90,10 @@ def choose_lags(samples: Checked[Samples]) -> tuple[tuple[int, ...], str]:
             "fourth more is taken."
         )
     else:
-        memory = max(correlation_time(column, len(x) // 2) or 1 for column in x.T)
+        # A straight line over a long gap would remember for as long.
+        columns = [Stretch.longest(column).x for column in np.asarray(longest, float).T]
+        times = (correlation_time(c, len(c) // 2) or 1 for c in columns if len(c) > 1)
+        memory = max(times, default=1)
         largest = max(largest, min(memory, MOST - 1))
         why = (
             ", the time in which correlations fall to 1/e: no delayed influence beyond "

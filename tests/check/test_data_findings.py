@@ -77,7 +77,7 @@ def test_a_strong_cycle_that_may_be_a_day_is_noted_and_removed_where_it_is_one()
         left = 0.3 * left + 7 * rng.normal(size=2)
         x[k] += left
     (noted,) = found(x).values()
-    assert (noted.name, noted.weight) == ("rhythm", "note") and "period of 24 whose" in noted.text
+    assert (noted.name, noted.weight) == ("rhythm", "note") and "cycle of 24 keeps" in noted.text
     assert noted.value > 0.8 and "unit of time" in noted.remedy
     assert list(found(x, time_unit="h")) == ["season"]
     # Its own oscillation, which noise shifts, keeps no time.
