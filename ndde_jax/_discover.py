@@ -50,8 +50,8 @@ from .samples._trajectories import read_lags
 from .samples._treatments import HELD, OFFSETS, SCHEDULE, TRANSFORM
 from .select._default import recover
 from .select._measured import Measured
-from .select._midpoint import choose_windows
 from .select._partial import with_partial
+from .select._reading import choose_windows
 from .select._rhythm import with_own_rhythm
 from .select._screened import Screened
 from .select._spline_fit import fit_screened

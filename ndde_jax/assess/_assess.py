@@ -25,12 +25,11 @@ from ._relations import (
     unconfirmed,
     unseen,
 )
-from ._rivals import Rivals, rivals
+from ._rivals import Rivals, partial_rivals, rivals
 from ._score import (
     Rows,
     edge_p_values,
     kept_p_values,
-    measured_most,
     partial_rows_of,
     read_inputs,
     rows_of,
@@ -113,52 +112,25 @@ class Relations:
             later=Later.none(len(graph)),
         )
 
-    def with_part(
-        self,
-        part: "Relations",
-        among: Bool[np.ndarray, " target"],
-        told: Bool[np.ndarray, " target"],
+    def with_target(
+        self, j: int, part: "Relations", some: Bool[np.ndarray, " target"]
     ) -> "Relations":
-        """Return the relations with those of a part of the variables in place of their own.
-
-        **Arguments:**
-
-        - `part`: the relations of the variables `among` themselves.
-        - `told`: the targets for which these count.
+        """Return the relations with what those of `some` variables tell of the target j; that
+        something hidden drives it and an input is noted for this direction alone.
         """
-        targets, pairs, own = np.flatnonzero(among), np.ix_(among, among), told[among]
-        inputs, both = own[None], own[None] & own[:, None]
-
-        def put(place: Any, where: Any, whole: Any, new: Any) -> Any:
-            whole, room = np.array(whole), (1,) * (new.ndim - where.ndim)
-            whole[place] = np.where(where.reshape(where.shape + room), new, whole[place])
-            return whole
-
-        def as_here(sources: Any) -> Any:
-            return np.where(sources >= 0, targets[sources], -1)
-
-        rival = part.rivals.rival.copy()
-        rival[..., 0] = as_here(rival[..., 0])
-        rivals = dataclasses.replace(part.rivals, rival=rival)
-        later = part.later._replace(source=as_here(part.later.source))
-        related = ("correlation", "at_once", "forward", "confounded")
-        of_inputs, of_targets = ("drifting", "not_excluded", "unconfirmed"), ("static", "derived")
-        kinds = (
-            (pairs, both, related),
-            (pairs, inputs, of_inputs),
-            (targets, own, (*of_targets, "turning_back")),
-        )
-        values = {
-            name: put(place, where, getattr(self, name), getattr(part, name))
-            for place, where, names in kinds
-            for name in names
-        }
-        costs = {
-            name: put(pairs, inputs, whole, getattr(rivals, name))
-            for name, whole in vars(self.rivals).items()
-        }
-        states = (put(targets, own, *two) for two in zip(self.later, later, strict=True))
-        return Relations(**values, rivals=Rivals(**costs), later=Later(*states))
+        numbers, own = np.flatnonzero(some), int(some[:j].sum())
+        values = {}
+        for name in ("drifting", "not_excluded", "unconfirmed", "confounded"):
+            values[name] = np.array(getattr(self, name))
+            values[name][some, j] = getattr(part, name)[:, own]
+        for name in ("static", "derived", "turning_back"):
+            values[name] = np.array(getattr(self, name))
+            values[name][j] = getattr(part, name)[own]
+        later = Later(*map(np.array, self.later))
+        source = int(part.later.source[own])
+        later.source[j] = numbers[source] if source >= 0 else -1
+        later.lag[j], later.share[j] = part.later.lag[own], part.later.share[own]
+        return dataclasses.replace(self, **values, later=later)
 
     def of_events(self) -> "Relations":
         """Return the correlation alone, and what is static: other tests take the inputs kept for
@@ -207,8 +179,9 @@ class Relations:
         )
 
 
-# Rows below which nothing is tested.
-FEWEST = 40
+# Rows below which nothing is tested; and the share of a target's windows that miss nothing up to
+# which it is told by windows of its own.
+FEWEST, COMPLETE = 40, 0.5
 
 
 def later_of(
@@ -294,14 +267,39 @@ def relations(
     required, rows = np.asarray(windows.prior.required), rows_of(windows, model)
     every = rows if windows.partial is None else partial_rows_of(windows, model)
     found = _relations(rows, every, graph, required, undecided)
-    rich = measured_most(every)
-    if rich.all():
+    if len(rows.rates) > COMPLETE * np.median(np.asarray(windows.count(graph))):
         return found
-    # What depends on variables that are seldom measured is told by the few rows that hold all.
-    told = rich & ~graph[~rich].any(axis=(0, 2))
-    part, own = np.ix_(rich, rich), every.of(rich)
-    kept = graph[part] & told[rich][:, None]
-    return found.with_part(_relations(own, own, kept, required[part], undecided), rich, told)
+    # Most windows miss some variable.
+    return _by_target(found, every, graph, required, undecided)
+
+
+def _by_target(
+    found: Relations,
+    every: Rows,
+    graph: Bool[np.ndarray, "source target lag"],
+    required: Bool[np.ndarray, "source target lag"],
+    undecided: bool,
+) -> Relations:
+    """Return the relations of every target by the rows that hold it, its inputs, and theirs, where
+    there are enough; pairs at once as they were found.
+    """
+    linked = np.asarray(graph.any(axis=2))
+    found = dataclasses.replace(found, confounded=found.confounded & linked)
+    for j in range(len(graph)):
+        inputs = linked[:, j] | (np.arange(len(graph)) == j)
+        some = inputs | linked[:, inputs].any(axis=1)
+        own, place = every.of(some), np.ix_(some, some)
+        if len(own.rates) < FEWEST:
+            continue
+        kept = graph[place] & inputs[some][None, :, None]
+        part = _relations(own, own, kept, required[place], undecided)
+        hidden = part.confounded & kept.any(axis=2)
+        found = found.with_target(j, dataclasses.replace(part, confounded=hidden), some)
+    return dataclasses.replace(
+        found,
+        confounded=found.confounded | found.confounded.T,
+        rivals=partial_rivals(every, graph, required, FEWEST),
+    )
 
 
 def _relations(

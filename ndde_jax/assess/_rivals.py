@@ -6,10 +6,12 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from ..regression._features import knots_of, spline_terms
-from ._score import NOISE, Inputs, drift_beyond, left_by, multiplies, roots
+from ._score import NOISE, Inputs, Rows, drift_beyond, left_by, multiplies, read_inputs, roots
 
 # Rows for every column of a regression with bends; below that, lines alone.
 ROWS = 5
+# Share of the rows of a target that a candidate must hold where values are missing.
+MOST_ROWS = 0.5
 # Blocks of the record over which the cost of a replacement is compared with its spread; standard
 # errors of a one-sided 95 % bound.
 BLOCKS, BOUND = 16, 1.645
@@ -38,8 +40,8 @@ class Rivals:
     @classmethod
     def none(cls, graph: Bool[np.ndarray, "source target lag"]) -> "Rivals":
         """Return the rivals of a graph of which none was looked at."""
-        infinite = np.full(graph.shape, np.inf)
-        return cls(infinite, infinite, np.full((*graph.shape, 2), -1), infinite)
+        cost, lower, of_lags = (np.full(graph.shape, np.inf) for _ in range(3))
+        return cls(cost, lower, np.full((*graph.shape, 2), -1), of_lags)
 
 
 def rivals(
@@ -130,6 +132,42 @@ def rivals(
                 replaced = left_by(rate, np.concatenate([others, columns[b, s, new]]).T)
                 lower[i, j, lags] = _bound((replaced**2 - whole**2) / total)
     return Rivals(cost, lower, rival, lag_cost)
+
+
+def partial_rivals(
+    rows: Rows,
+    graph: Bool[np.ndarray, "source target lag"],
+    required: Bool[np.ndarray, "source target lag"],
+    fewest: int,
+) -> Rivals:
+    """Return [`rivals`][ndde_jax.assess._rivals.rivals] by rows that miss values: each candidate is
+    compared in those that hold it, the target and its inputs. One that is missing in most of these
+    is as good as unseen, and none.
+    """
+    found, each = Rivals.none(graph), np.arange(len(graph))
+    for j in np.flatnonzero((graph & ~required).any(axis=(0, 2))):
+        own = graph[:, j].any(axis=1) | (each == j)
+        least = max(fewest, MOST_ROWS * len(rows.of(own).rates))
+        for source in (None, *np.flatnonzero(~own)):
+            some = own | (each == source)
+            part, place = rows.of(some), np.ix_(some, some)
+            if len(part.rates) < least:
+                continue
+            target, numbers = int(some[:j].sum()), np.flatnonzero(some)
+            kept = np.zeros_like(graph[place])
+            kept[:, target] = graph[place][:, target]
+            told = rivals(read_inputs(part), kept, required[place])
+            cost, rival = told.cost[:, target], told.rival[:, target]
+            better = cost < found.cost[some, j]
+            to = np.ix_(some, [j])
+            number = np.where(rival[..., 0] >= 0, numbers[rival[..., 0]], -1)
+            rival = np.stack([number, rival[..., 1]], axis=-1)
+            for whole, new in ((found.cost, cost), (found.lower, told.lower[:, target])):
+                whole[to] = np.where(better, new, whole[some, j])[:, None]
+            found.rival[to] = np.where(better[..., None], rival, found.rival[some, j])[:, None]
+            lag_cost = np.minimum(told.lag_cost[:, target], found.lag_cost[some, j])
+            found.lag_cost[to] = lag_cost[:, None]
+    return found
 
 
 def _only(

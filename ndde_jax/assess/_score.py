@@ -6,12 +6,10 @@ First its material: rows of the past, rows before them, and columns of inputs.
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from ..models._model import AbstractDelayModel, model_rates
-from ..samples._gaps import measured_together
 from ..windows._windows import Windows
 
 # Own samples of a source, before the one that is tested, that its past is taken to be.
@@ -24,15 +22,17 @@ class FittedDrift(NamedTuple):
     """A fitted drift along rows of the past.
 
     - `rates`: what it says of the standardised rates, `[row dim]`.
-    - `model`, in physical units, and the `history` that it reads, `[row lag dim]`, in a `dtype`.
+    - `model`, in physical units, and the `history` that it reads, `[row lag every]`, in a `dtype`.
     - `scale`: of the rates, `[dim]`.
+    - `among`: which variables of the history the rows have; None for all of them.
     """
 
     rates: Float[np.ndarray, "row dim"]
     model: AbstractDelayModel | Callable
-    history: Float[np.ndarray, "row lag dim"]
+    history: Float[np.ndarray, "row lag every"]
     dtype: Any
     scale: Float[np.ndarray, "dim"]
+    among: Int[np.ndarray, "dim"] | None = None
 
     @classmethod
     def along(
@@ -46,31 +46,29 @@ class FittedDrift(NamedTuple):
         scale = np.where(scale > 0, scale, 1)
         return cls(model_rates(model, history, dtype) / scale, model, history, dtype, scale)
 
-    def of(self, rows: Any, rich: Bool[np.ndarray, "dim"]) -> "FittedDrift":
-        """Return the drift of some variables at some rows; the others stay where they are at the
-        first of these.
-        """
-        history, model = self.history[rows], self.model
-        others = jnp.asarray(history[0], self.dtype)
+    def of(self, rows: Any, some: Bool[np.ndarray, "dim"]) -> "FittedDrift":
+        """Return the drift of some of the variables at some rows; its history keeps the others."""
+        among = np.arange(len(some)) if self.among is None else self.among
+        rates, scale = self.rates[rows][:, some], self.scale[some]
+        return FittedDrift(rates, self.model, self.history[rows], self.dtype, scale, among[some])
 
-        def own(states):
-            return jnp.asarray(model(others.at[:, rich].set(states)))[rich]
-
-        history = history[:, :, rich]
-        return FittedDrift.along(own, history, self.dtype, self.scale[rich])
+    def _rates(self, history: Float[np.ndarray, "row lag every"]) -> Float[np.ndarray, "row dim"]:
+        rates = model_rates(self.model, history, self.dtype)
+        return (rates if self.among is None else rates[:, self.among]) / self.scale
 
     def without(self, held: Bool[np.ndarray, "source lag"]) -> Float[np.ndarray, "row dim"]:
         """Return standardised rates with some inputs held at their means: what the others do."""
-        places = held.T
         history = self.history.copy()
-        history[:, places] = history[:, places].mean(axis=0)
-        return model_rates(self.model, history, self.dtype) / self.scale
+        for source, place in np.argwhere(held):
+            where = source if self.among is None else self.among[source]
+            history[:, place, where] = history[:, place, where].mean()
+        return self._rates(history)
 
     def with_moved(self, place: int, source: int, by: float) -> Float[np.ndarray, "row dim"]:
         """Return standardised rates with one input moved, by so many standard deviations."""
-        history = self.history.copy()
-        history[:, place, source] += by * history[:, place, source].std()
-        return model_rates(self.model, history, self.dtype) / self.scale
+        history, where = self.history.copy(), source if self.among is None else self.among[source]
+        history[:, place, where] += by * history[:, place, where].std()
+        return self._rates(history)
 
 
 class Rows(NamedTuple):
@@ -97,17 +95,19 @@ class Rows(NamedTuple):
     drift: FittedDrift | None = None
     known: Bool[np.ndarray, "row lag dim"] | None = None
 
-    def of(self, rich: Bool[np.ndarray, "dim"]) -> "Rows":
+    def of(self, some: Bool[np.ndarray, "dim"]) -> "Rows":
         """Return the rows that miss nothing of some variables, with these alone."""
-        there = _complete(self)[:, rich].all(axis=1)
-        rates = self.rates[there][:, rich]
+        there = np.isfinite(self.rates[:, some]).all(axis=1)
+        if self.known is not None:
+            there &= self.known[:, :, some].all(axis=(1, 2))
+        rates = self.rates[there][:, some]
         return self._replace(
-            past=self.past[there][:, :, rich],
+            past=self.past[there][:, :, some],
             rates=rates - rates.mean(axis=0),
             position=self.position[there],
-            allowed=self.allowed[rich][:, rich],
-            moves=self.moves[rich],
-            drift=self.drift and self.drift.of(there, rich),
+            allowed=self.allowed[some][:, some],
+            moves=self.moves[some],
+            drift=self.drift and self.drift.of(there, some),
             known=None,
         )
 
@@ -157,17 +157,6 @@ def partial_rows_of(windows: Windows, model: AbstractDelayModel | Callable | Non
     rates = rates - np.nanmean(rates, axis=0)
     known = np.asarray(partial.known)[some]
     return _rows(windows, some, partial.history, rates, model)._replace(known=known)
-
-
-def measured_most(rows: Rows) -> Bool[np.ndarray, "dim"]:
-    """Return the variables among which complete rows are many."""
-    return measured_together(_complete(rows))
-
-
-def _complete(rows: Rows) -> Bool[np.ndarray, "row dim"]:
-    """Return of which variables a row holds the rate and all states."""
-    there = np.isfinite(rows.rates)
-    return there if rows.known is None else there & rows.known.all(axis=1)
 
 
 def _rows(

@@ -24,7 +24,6 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from ..samples._gaps import measured_together
 from ._distributed import distributed_lags
 from ._features import WIDTH, Between, knots_of, spline_terms
 from ._search import FLOOR, LINE, OUT, PROGRESS, Problem, Selection, best_of, search_known
@@ -78,19 +77,6 @@ class Readings(NamedTuple):
     distributed: Bool[np.ndarray, "source target lag"] | None = None
     trust: float = 1.0
     smooth: bool = False
-
-    def among(self, some: Bool[np.ndarray, " variable"]) -> "Readings":
-        """Return the readings of these variables as those of a record that has others, too, of
-        which nothing is told.
-        """
-        targets, pairs = np.flatnonzero(some), np.ix_(some, some)
-        graphs = np.zeros((2, len(some), len(some), self.map_graph.shape[2]), bool)
-        graphs[0][pairs], graphs[1][pairs] = self.map_graph, self.flow_graph
-        nats, cost = np.zeros(len(some)), np.full(len(some), np.nan)
-        nats[targets], cost[targets] = self.nats, self.map_cost
-        return self._replace(
-            nats=nats, map_graph=graphs[0], flow_graph=graphs[1], map_cost=cost, distributed=None
-        )
 
     @property
     def evidence(self) -> float:
@@ -453,23 +439,12 @@ def compare_readings(
 
     Values that were estimated lie between their neighbours, as those of a flow do. So the evidence
     of a target is that of the windows in which its rate, its inputs and the samples about these are
-    measured. A variable that is missing where nearly all others are measured has no say.
+    measured.
 
     - `recordings`: standardised, each `[time dim]`.
     - `inside`: samples that may be the present of a window, one array for each recording.
     - `estimated`: values that are no measurements, one array for each recording.
     """
-    some = measured_together(np.isfinite(np.concatenate(recordings)))
-    if not some.all():
-        found = compare_readings(
-            [x[:, some] for x in recordings],
-            lags,
-            allowed[some][:, some],
-            required[some][:, some],
-            inside,
-            estimated and tuple(guessed[:, some] for guessed in estimated),
-        )
-        return found and found.among(some)
     if all(step == 1 for step in np.diff(lags)):
         return _compare(recordings, lags, allowed, required, inside, estimated)
     dim = recordings[0].shape[1]

@@ -57,25 +57,6 @@ def runs(there: Bool[np.ndarray, "time"]) -> Int[np.ndarray, "run 2"]:
     return edges.reshape(-1, 2)
 
 
-# By how much rows that are complete must grow when a variable that misses much is left out.
-GROWTH = 1.5
-
-
-def measured_together(there: Bool[np.ndarray, "row dim"]) -> Bool[np.ndarray, " dim"]:
-    """Return the variables among which rows that miss nothing are many: those that are missing most
-    go, one after the other, as long as the rows grow by half.
-    """
-    together = np.ones(there.shape[1], bool)
-    while together.sum() > 2:
-        missing = ~there[:, together]
-        complete = int((~missing.any(axis=1)).sum())
-        alone = missing[missing.sum(axis=1) == 1].sum(axis=0)
-        if complete + int(alone.max(initial=0)) < GROWTH * max(complete, 1):
-            break
-        together[np.flatnonzero(together)[alone.argmax()]] = False
-    return together
-
-
 class Stretch(NamedTuple):
     """A part of a variable without a long gap: the number of its `first` sample, and its values
     `x`, short gaps bridged by straight lines.

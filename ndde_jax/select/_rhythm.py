@@ -15,7 +15,7 @@ from ..regression._terms import FLOOR
 from ..samples._prepare import prepare_samples
 from ..samples._samples import Samples
 from ..windows._prior import PriorKnowledge, inputs_of
-from ._midpoint import choose_windows
+from ._reading import choose_windows
 
 # By how much the logarithm of what is left of the rates, with what the graph and the season cost,
 # must be lower with the oscillation in place, per variable, for it to be the system's own. Of 14

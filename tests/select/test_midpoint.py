@@ -9,7 +9,7 @@ import scipy.signal
 
 import ndde_jax as ndde
 from ndde_jax.regression import compare_readings
-from ndde_jax.select._midpoint import choose_windows
+from ndde_jax.select._reading import choose_windows
 
 from .small import delayed_pair, lorenz_ring
 

@@ -6,8 +6,8 @@ import pytest
 
 import ndde_jax as ndde
 from ndde_jax.samples._reading import read_samples
-from ndde_jax.select._midpoint import choose_windows
 from ndde_jax.select._partial import with_partial
+from ndde_jax.select._reading import choose_windows
 from ndde_jax.select._screened import Screened
 
 LAGS = (0, 1, 2)

@@ -1,0 +1,218 @@
+"""The windows of a record that is read as a map or as a flow, by the evidence of its samples."""
+
+from typing import Any
+
+import numpy as np
+from jaxtyping import Bool, Float
+
+from ..regression._readings import CLEARLY, Readings, allowing, compare_readings
+from ..samples._holds import clock_of
+from ..samples._samples import Samples
+from ..windows._prior import PriorKnowledge, read_prior
+from ..windows._stencils import choose_scheme, reads_filtered, rings
+from ..windows._windows import Measurements, cut_windows, read_measurements
+from ._midpoint import cut_steps, halfway
+from ._partial import with_partial
+from ._screened import Screened
+
+# Nats within which a tie goes to the map, which interpolates nothing between samples.
+TIE = 1.0
+DECIDED = {
+    "map": "The samples move as a map, from one to the next: {nats} likelier than a flow.",
+    "flow": "The samples are of a continuous path, a flow: {nats} likelier than a map.",
+}
+SMOOTH = (
+    "The samples are of a smooth path, a flow: {nats} likelier than a map, errors of interpolation "
+    "allowed for."
+)
+UNDECIDED = {
+    "map": "Map or flow is undecided ({nats} between them); the graph is that of a map, from one "
+    "sample to the next.",
+    "flow": "Map or flow is undecided ({nats} between them); the graph is that of a flow, with "
+    "states halfway through each step.",
+}
+SEARCHED = {
+    "map": "The samples move as a map, from one to the next: {nats} likelier than a flow, each "
+    "with the inputs and products that suit it best.",
+    "flow": "The samples are of a continuous path, a flow: {nats} likelier than a map, each "
+    "with the inputs and products that suit it best.",
+}
+# Nats for each window and variable by which a search must favour a reading that the comparison of
+# sums does not: a tenth of what is left, since states halfway through a step are predicted, and so
+# not exactly known. For a map half of it where candidate lags leave samples out: a delay between
+# them fits neither reading, and many inputs of a map stand in for it.
+TELLS, TELLS_COARSE = 0.05, 0.35
+# Share of the windows of a target that must hold all variables for these to tell how it is read.
+COMPLETE = 0.5
+
+
+def choose_windows(
+    samples: Samples, *, lags: tuple[int, ...], scheme: str, prior: PriorKnowledge | None
+) -> tuple[Screened, tuple[str, ...]]:
+    """Return [`lagged_windows`][ndde_jax.lagged_windows] of any scheme, `"midpoint"` included, and
+    a sentence on a choice by `"auto"` that the windows do not explain themselves.
+
+    Except for records without noise, both readings of the samples, as a map from one to the next
+    and as a flow between them, are compared at the same prices by
+    [`compare_readings`][ndde_jax.regression.compare_readings]: states at the samples suit a map,
+    states halfway through each step a flow.
+
+    **Raises:** as these, and `ValueError` for midpoints of irregular samples.
+    """
+    measured = read_measurements(samples)
+    windows = cut_windows(measured, lags, "euler" if scheme == "midpoint" else scheme, prior)
+    regular = measured.data.regular
+    decided = scheme
+    if scheme == "auto":
+        noise = (np.asarray(windows.noise_share), windows.roll_off, windows.ringing)
+        # Increments lose power where noise was filtered, and where the signal reaches the sampling
+        # frequency, which central differences would blur. States halfway suit both.
+        halfway_too = any(lag > 0 for lag in lags) or reads_filtered(*noise)
+        decided = choose_scheme(*noise, regular=regular, delayed=halfway_too)
+    compared = regular and decided in ("euler", "midpoint") and not rings(windows.ringing)
+    readings = _compared(samples, measured, lags, prior) if compared else None
+    if scheme == "auto" and readings is not None:
+        # What is held between the ticks of a clock is no flow, whatever drives it, and no map.
+        before = samples.as_measured()
+        held = np.array([clock_of(before, j) > 1 for j in range(samples.dim)])
+        held &= ~held.all()
+        readings = readings._replace(nats=np.where(held, 0, readings.nats))
+        return _as_read(readings, decided, measured, lags, prior, ~held)
+    if decided == "midpoint":
+        return _as_flow(readings, measured, lags, prior), ()
+    return Screened(windows, readings=readings), ()
+
+
+def _as_flow(readings: Readings | None, measured: Measurements, lags, prior) -> Screened:
+    """Return the windows of a flow, halfway through its steps."""
+    steps = cut_steps(measured, lags, prior)
+    return Screened(halfway(steps), steps=steps, readings=readings)
+
+
+def _compared(
+    samples: Samples, measured: Measurements, lags: tuple[int, ...], prior: PriorKnowledge | None
+) -> Readings | None:
+    """Return the comparison of a record read as a map and as a flow; None where it is too short.
+
+    Where most windows miss some variable, every target is compared in those that hold what matters
+    to it, by either reading.
+    """
+    data, estimated = measured.data, samples.estimated
+    rows = [np.asarray(x, float) for x in data.complete]
+    every = np.concatenate(rows)
+    center, scale = np.nanmean(every, axis=0), np.nanstd(every, axis=0)
+    rows = [(x - center) / np.where(scale > 0, scale, 1) for x in rows]
+    known = read_prior(prior, data.dim, len(lags))
+    allowed, required = np.asarray(known.allowed), np.asarray(known.required)
+    inside = tuple(measured.mask) if measured.mask else None
+    guessed = estimated if any(one.any() for one in estimated) else None
+
+    def compared(some: Bool[np.ndarray, " variable"], target: Any = slice(None)) -> Any:
+        edges = np.zeros((2, *allowed.shape), bool)
+        edges[:, :, target] = np.stack([allowed, required])[:, :, target]
+        return compare_readings(
+            [x[:, some] for x in rows],
+            lags,
+            edges[0][some][:, some],
+            edges[1][some][:, some],
+            inside,
+            guessed and tuple(one[:, some] for one in guessed),
+        )
+
+    graphs = _graphs_of_most(samples, measured, lags, prior)
+    if graphs is None:
+        return compared(np.ones(data.dim, bool))
+    nats, trust, smooth = np.zeros(data.dim), 1.0, False
+    for j in range(data.dim):
+        some = graphs[:, :, j].any(axis=(0, 2)) | (np.arange(data.dim) == j)
+        found = compared(some, [j])
+        if found is not None:
+            nats[j] = found.nats[some[:j].sum()]
+            trust, smooth = min(trust, found.trust), smooth or found.smooth
+    unknown = np.full(data.dim, np.nan)
+    as_map, as_flow = graphs
+    return Readings(nats, as_map, as_flow, unknown, trust=trust, smooth=smooth)
+
+
+def _graphs_of_most(
+    samples: Samples, measured: Measurements, lags: tuple[int, ...], prior: PriorKnowledge | None
+) -> Bool[np.ndarray, "reading source target lag"] | None:
+    """Return the graphs of both readings where most windows of a target miss some variable that it
+    does not need; None elsewhere.
+    """
+    windows = cut_windows(measured, lags, "euler", prior)
+    if int(windows.n_valid) > COMPLETE * windows.valid.shape[0]:
+        return None
+    readings = Screened(windows), _as_flow(None, measured, lags, prior)
+    found = [with_partial(reading, samples) for reading in readings]
+    if any(reading.windows.partial is None for reading in found):
+        return None
+    graphs = np.stack([np.asarray(reading.found.graph) for reading in found])
+    counts = np.asarray(found[0].windows.count(graphs.any(axis=0)))
+    return graphs if int(windows.n_valid) < COMPLETE * np.median(counts) else None
+
+
+def _as_read(
+    readings: Readings,
+    decided: str,
+    measured: Measurements,
+    lags: tuple[int, ...],
+    prior: PriorKnowledge | None,
+    counting: Bool[np.ndarray, " target"],
+) -> tuple[Screened, tuple[str, ...]]:
+    """Return the windows of a map or of a flow, whichever reading of the record is likelier.
+
+    The readings were compared as sums of splines, which have no products. Where the likelier one
+    multiplies inputs, or is a map whose candidate lags leave samples out, or where the comparison
+    tells little, both are searched, and the search decides if it tells more than the comparison
+    did, about the targets that are `counting`.
+    """
+
+    def read_as(reading: str) -> Screened:
+        if reading == "map":
+            return Screened(cut_windows(measured, lags, "euler", prior), readings=readings)
+        return _as_flow(readings, measured, lags, prior)
+
+    limit = TIE if decided == "euler" else -CLEARLY
+    likelier, other = ("map", "flow") if readings.evidence <= limit else ("flow", "map")
+    chosen = read_as(likelier)
+    n, dim = float(np.asarray(chosen.windows.valid).sum()), chosen.windows.dim
+    coarse = any(step > 1 for step in np.diff(lags))
+    tells = {kind: n * dim * TELLS for kind in ("map", "flow")}
+    if coarse:
+        tells["map"] = n * dim * TELLS_COARSE
+    unsure = abs(readings.evidence) < tells[other] or (coarse and likelier == "map")
+    unsure = unsure and not (readings.smooth and likelier == "flow")
+    if unsure or np.asarray(chosen.found.products).any():
+        searched = {likelier: chosen, other: read_as(other)}
+        nats = _nats_of_searches(searched["map"], searched["flow"], readings) * counting
+        total = float(nats.sum())
+        reading = "flow" if total > 0 else "map"
+        if abs(total) > max(abs(readings.evidence), tells[reading]):
+            best = searched[reading]
+            best.readings = readings._replace(nats=nats)
+            return best, (SEARCHED[reading].format(nats=f"{abs(total):.3g} nats"),)
+    nats = f"{abs(readings.evidence):.3g} nats"
+    if readings.name == "undecided":
+        why = UNDECIDED[likelier]
+    else:
+        why = SMOOTH if readings.smooth and likelier == "flow" else DECIDED[likelier]
+    return chosen, (why.format(nats=nats),)
+
+
+def _nats_of_searches(
+    as_map: Screened, as_flow: Screened, readings: Readings
+) -> Float[np.ndarray, " target"]:
+    """Return the log likelihood of a flow over that of a map, both searched with products.
+
+    In windows halfway through a step, states are predicted or read between samples. So on a smooth
+    path a map is no likelier by what it leaves there of a target without products, which both
+    readings describe better as they were compared.
+    """
+    n = float(np.asarray(as_map.windows.valid).sum())
+    worse = np.asarray(as_map.found.cost) - np.asarray(as_flow.found.cost)
+    nats = readings.trust * n * worse / 2
+    if not readings.smooth:
+        return nats
+    multiplied = np.asarray(as_map.found.products) + np.asarray(as_flow.found.products) > 0
+    return allowing(np.where(multiplied | (nats > 0), nats, readings.nats), n)
