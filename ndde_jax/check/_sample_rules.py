@@ -485,29 +485,41 @@ for _name, _in_a_row in (("missing values", False), ("missing stretch", True)):
 
 # ---- columns that say the same ----
 
-COPIED = "{copy} is {how} of {of}{when} ({rest:.1g} of its variance is its own): which of them "
+COPIED = "{copies} of {first}{when} ({rest} is {own} own): which of them drives cannot be told."
 ALWAYS = Limits(problem=-1.0, why="no record tells two columns apart that hold one variable")
 EXACT = 1e-6
 
 
 def _copies(evidence: SampleEvidence, exact: bool) -> Iterator[Hit]:
-    names = evidence.samples.names
-    for j, i, lag, rest in evidence.copies:
-        if (rest < EXACT) == exact:
-            when = f" {lag} samples later" if lag else ""
-            how = "a copy" if exact else "nearly a copy"
-            words = {"copy": names[j], "of": names[i], "when": when, "how": how, "rest": rest}
-            yield Hit(rest, words)
+    """Name columns that say the same together, and late copies one by one."""
+    nearly, groups = "" if exact else "nearly ", list[set[int]]()
+    alike = [copy for copy in evidence.copies if (copy[3] < EXACT) == exact]
+    for j, i, lag, _ in alike:
+        if not lag:
+            joined = [group for group in groups if group & {i, j}]
+            groups = [group for group in groups if group not in joined]
+            groups.append({i, j}.union(*joined))
+    late = [({i, j}, i, lag, rest) for j, i, lag, rest in alike if lag]
+    least = [max(rest for j, i, lag, rest in alike if not lag and i in group) for group in groups]
+    at_once = [(group, min(group), 0, rest) for group, rest in zip(groups, least, strict=True)]
+    for group, first, lag, rest in (*at_once, *late):
+        copies = evidence.named(sorted(group - {first}))
+        one = len(group) == 2
+        share = f"{'' if one else 'at most '}{rest:.1g}" if rest > 1e-12 else "none"
+        words = {
+            "copies": f"{copies} is {nearly}a copy" if one else f"{copies} are {nearly}copies",
+            "first": evidence.samples.names[first],
+            "when": f" {lag} samples later" if lag else "",
+            "rest": f"{share} of its variance" if one else f"{share} of their variance",
+            "own": "its" if one else "their",
+            "remedy": f"Leave out {copies}." if one else "Keep one of them.",
+        }
+        yield Hit(rest, words)
 
 
 for _name, _exact in (("duplicate", True), ("near duplicate", False)):
     RULES[_name] = Rule(
-        _name,
-        SAMPLES,
-        functools.partial(_copies, exact=_exact),
-        COPIED + "drives cannot be told.",
-        "Leave out {copy}.",
-        ALWAYS,
+        _name, SAMPLES, functools.partial(_copies, exact=_exact), COPIED, "{remedy}", ALWAYS
     )
 
 

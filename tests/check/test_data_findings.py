@@ -190,6 +190,24 @@ def test_a_season_that_moves_the_system_weighs_by_the_marks_it_leaves(bend, weig
     assert found(x, time_unit="h")["season"].weight == weight
 
 
+def test_copies_of_one_column_are_one_finding():
+    """Prices of a day: open, high, low, and close twice."""
+    rng, x = np.random.default_rng(0), oscillators()
+    near = x[:, :1] + 0.02 * x[:, 0].std() * rng.normal(size=(len(x), 3))
+    names = ("open", "other", "third", "high", "low", "close", "again")
+    twice = np.hstack([x, near, near[:, 2:]])
+    named = [f for f in ndde.data_findings(ndde.read_samples(twice, dt=1.0, names=names))]
+    said = [(f.name, f.text.split(" (")[0], f.remedy) for f in named if "dup" in f.name]
+    assert said == [
+        ("duplicate", "again is a copy of close", "Leave out again."),
+        (
+            "near duplicate",
+            "high, low, close, again are nearly copies of open",
+            "Keep one of them.",
+        ),
+    ]
+
+
 def test_a_later_copy_is_named_with_its_lag():
     x = oscillators()
     copy = np.hstack([x[5:], x[:-5, :1]])
