@@ -4,7 +4,6 @@ import dataclasses
 import functools
 import os
 import pathlib
-import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -51,7 +50,7 @@ from .samples._treatments import HELD, OFFSETS, SCHEDULE, TRANSFORM
 from .select._default import recover
 from .select._measured import Measured
 from .select._partial import with_partial
-from .select._reading import choose_windows
+from .select._reading import Chosen, choose_windows
 from .select._rhythm import with_own_rhythm
 from .select._screened import Screened
 from .select._spline_fit import fit_screened
@@ -220,8 +219,8 @@ def discover(
         for inputs in (given, held):
             prior = prior_of_inputs(prior, samples.names, inputs, len(lags))
         prior = prior_of_schedules(prior, schedules, samples.dim, lags)
-        ready = with_own_rhythm(samples, steps, lags=lags, prior=prior, inputs=known)
-        ready = with_schedules(ready, schedules)
+        settled = with_own_rhythm(samples, steps, lags=lags, prior=prior, inputs=known)
+        ready = with_schedules(settled.samples, schedules)
         if recipe.impute:
             check_regular(ready)
         search = functools.partial(
@@ -237,7 +236,7 @@ def discover(
             directory=directory,
             whole=whole,
         )
-        found = search(ready)
+        found = search(ready, chosen=settled.chosen)
         return _imputed(found, search, key) if recipe.impute else found
 
     said = (*said, *more)
@@ -462,9 +461,10 @@ def _search(
     progress: bool,
     directory: str | os.PathLike | None,
     whole: Whole | None,
+    chosen: Chosen | None = None,
 ) -> Discovery:
     """Return the graph and all that comes with it, from samples that are ready: all there are, or
-    those of a part of a `whole` record.
+    those of a part of a `whole` record; in windows that were `chosen` already, if they were.
     """
     length = None if whole is None else whole.length
     # Candidate pairs are restricted before the search.
@@ -475,8 +475,9 @@ def _search(
         prior, scheme = events.prior, "euler" if recipe.scheme == "auto" else recipe.scheme
         strategy = recipe.strategy.without_networks()
         recipe = dataclasses.replace(recipe, scheme=scheme, passes=1, strategy=strategy)
-    started = time.perf_counter()
-    screened, choices = choose_windows(samples, lags=lags, scheme=recipe.scheme, prior=prior)
+    if chosen is None or events is not None or recipe.scheme != "auto":
+        chosen = choose_windows(samples, lags=lags, scheme=recipe.scheme, prior=prior)
+    screened, choices = chosen.screened, chosen.choices
     windows = screened.windows
     said_of_price = str(coefficient) if length is None else f"{coefficient} of {length} samples"
     inputs = (samples.values, samples.times, windows, samples.names, beforehand, said_of_price)
@@ -488,7 +489,7 @@ def _search(
         total, progress=progress, directory=directory, inputs=(*inputs, recipe, key)
     ) as stage:
         # The choice of windows has searched twice; every pass searches once, and so does the rest.
-        stage.expect((time.perf_counter() - started) / 2 * (passes + 1))
+        stage.expect(chosen.seconds / 2 * (passes + 1))
         search_key, model_key = jr.split(key)
         before = None
         for number in range(1, passes):

@@ -1,6 +1,7 @@
 """The windows of a record that is read as a map or as a flow, by the evidence of its samples."""
 
-from typing import Any
+import time
+from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Bool, Float
@@ -46,11 +47,21 @@ TELLS, TELLS_COARSE = 0.05, 0.35
 COMPLETE = 0.5
 
 
+class Chosen(NamedTuple):
+    """The windows chosen for samples, `screened`; sentences on choices by `"auto"` that the windows
+    do not explain themselves; and how many `seconds` it took.
+    """
+
+    screened: Screened
+    choices: tuple[str, ...]
+    seconds: float
+
+
 def choose_windows(
     samples: Samples, *, lags: tuple[int, ...], scheme: str, prior: PriorKnowledge | None
-) -> tuple[Screened, tuple[str, ...]]:
-    """Return [`lagged_windows`][ndde_jax.lagged_windows] of any scheme, `"midpoint"` included, and
-    a sentence on a choice by `"auto"` that the windows do not explain themselves.
+) -> Chosen:
+    """Return [`lagged_windows`][ndde_jax.lagged_windows] of any scheme, `"midpoint"` included, with
+    the reason of a choice by `"auto"`.
 
     Except for records without noise, both readings of the samples, as a map from one to the next
     and as a flow between them, are compared at the same prices by
@@ -59,6 +70,14 @@ def choose_windows(
 
     **Raises:** as these, and `ValueError` for midpoints of irregular samples.
     """
+    started = time.perf_counter()
+    screened, choices = _chosen(samples, lags, scheme, prior)
+    return Chosen(screened, choices, time.perf_counter() - started)
+
+
+def _chosen(
+    samples: Samples, lags: tuple[int, ...], scheme: str, prior: PriorKnowledge | None
+) -> tuple[Screened, tuple[str, ...]]:
     measured = read_measurements(samples)
     windows = cut_windows(measured, lags, "euler" if scheme == "midpoint" else scheme, prior)
     regular = measured.data.regular

@@ -7,6 +7,7 @@ oscillator is explained by no drift.
 """
 
 import dataclasses
+from typing import NamedTuple
 
 import numpy as np
 
@@ -15,13 +16,20 @@ from ..regression._terms import FLOOR
 from ..samples._prepare import prepare_samples
 from ..samples._samples import Samples
 from ..windows._prior import PriorKnowledge, inputs_of
-from ._reading import choose_windows
+from ._reading import Chosen, choose_windows
 
 # By how much the logarithm of what is left of the rates, with what the graph and the season cost,
 # must be lower with the oscillation in place, per variable, for it to be the system's own. Of 14
 # simulated records with a season that was taken out, the six with a real one had up to .09, the
 # eight of systems that oscillate by themselves .30 and more.
 CLEARLY = 0.15
+
+
+class Settled(NamedTuple):
+    """Samples whose season is settled, and the windows chosen for them; None where none were."""
+
+    samples: Samples
+    chosen: Chosen | None
 
 
 def with_own_rhythm(
@@ -31,7 +39,7 @@ def with_own_rhythm(
     lags,
     prior: PriorKnowledge | None,
     inputs: tuple[str, ...] = (),
-) -> Samples:
+) -> Settled:
     """Return the samples that [`prepare_samples`][ndde_jax.prepare_samples] made by `steps`, with
     the season back where graphs at `lags` show that the system makes it itself; a treatment named
     `"rhythm"`, which changes nothing, then says so. Samples that came with a season removed (no
@@ -39,15 +47,17 @@ def with_own_rhythm(
     """
     season = next((t for t in samples.treatments if t.name == "season"), None)
     if season is None or "season" not in steps:
-        return samples
+        return Settled(samples, None)
     without = [step for step in steps if step != "season"]
     whole = prepare_samples(samples.as_measured(), without, inputs, samples.transform)
     waves = 2 * len(season.periods)
-    gain = left_of_rates(samples, waves, lags=lags, prior=prior) - left_of_rates(
-        whole, 0, lags=lags, prior=prior
+    removed, kept = (
+        choose_windows(one, lags=lags, scheme="auto", prior=prior) for one in (samples, whole)
     )
+    names = samples.names
+    gain = left_of_rates(removed, waves, names, prior) - left_of_rates(kept, 0, names, prior)
     if not gain > CLEARLY:
-        return samples
+        return Settled(samples, removed)
     periods = " and ".join(
         time_span(period, unit=samples.time_unit, digits=4) for period in season.periods
     )
@@ -62,21 +72,22 @@ def with_own_rhythm(
         coefficients=(),
         **{name: getattr(whole, name) for name in ("values", "times", "dt", "regular")},
     )
-    return dataclasses.replace(whole, treatments=(*whole.treatments, rhythm))
+    return Settled(dataclasses.replace(whole, treatments=(*whole.treatments, rhythm)), kept)
 
 
-def left_of_rates(samples: Samples, n_more: int, *, lags, prior) -> float:
+def left_of_rates(
+    chosen: Chosen, n_more: int, names: tuple[str, ...], prior: PriorKnowledge | None
+) -> float:
     """Return the logarithm of the residual variance of the rates under the best graph of splines,
     in their units, with the cost of its edges and of `n_more` numbers per variable; a mean over
     variables that others may drive.
     """
-    screened, _ = choose_windows(samples, lags=lags, scheme="auto", prior=prior)
-    windows, found = screened.windows, screened.found
+    windows, found = chosen.screened.windows, chosen.screened.found
     n = float(windows.n_valid)
     edges = np.asarray(found.graph).sum(axis=(0, 2))
     cost = edges * (np.log(n) + 2 * np.log(windows.dim * windows.n_lags)) + n_more * np.log(n)
     unit = 2 * np.log(np.asarray(windows.scaling.rate_scale, float))
     each = np.log(np.asarray(found.risk) + FLOOR) + unit + cost / n
-    inputs = () if prior is None else inputs_of(prior, samples.names)
-    driven = ~np.isin(np.asarray(samples.names), inputs)
+    inputs = () if prior is None else inputs_of(prior, names)
+    driven = ~np.isin(np.asarray(names), inputs)
     return float(np.mean(each[driven] if driven.any() else each))

@@ -56,7 +56,7 @@ def outages(x, share, seed=0):
 
 def read(x):
     samples = ndde.read_samples(x, dt=1.0)
-    found, _ = choose_windows(samples, lags=(0, 1, 2, 3), scheme="auto", prior=None)
+    found = choose_windows(samples, lags=(0, 1, 2, 3), scheme="auto", prior=None).screened
     return found.readings
 
 

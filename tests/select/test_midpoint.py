@@ -171,7 +171,7 @@ def test_products_tell_a_flow_where_sums_do_not():
     sums = compare_readings([(x - x.mean(axis=0)) / x.std(axis=0)], lags, every, ~every)
     assert sums.name != "flow"
     samples = ndde.read_samples(x, dt=0.05)
-    found, (why,) = choose_windows(samples, lags=lags, scheme="auto", prior=None)
+    found, (why,), _ = choose_windows(samples, lags=lags, scheme="auto", prior=None)
     assert found.windows.scheme == "midpoint" and found.readings.evidence > 500
     assert "flow" in why and "products" in why
 
@@ -215,7 +215,7 @@ def test_what_rings_at_its_ends_keeps_central_differences():
     x = scipy.signal.resample(np.asarray(spiky(n=800).values[0]), 2400)
     assert np.any(np.asarray(ndde.samples.end_ringing(x)) > 1.5)
     samples = ndde.read_samples(x, dt=0.025 / 3)
-    screened, said = choose_windows(samples, lags=(0,), scheme="auto", prior=None)
+    screened, said, _ = choose_windows(samples, lags=(0,), scheme="auto", prior=None)
     assert screened.windows.scheme == "central4" and said == ()
 
 
@@ -230,7 +230,7 @@ def test_what_is_held_does_not_tell_whether_others_flow():
     evidence = []
     for columns in ([0, 1], [0, 1, 2]):
         samples = ndde.read_samples(x[:, columns], dt=1.0)
-        screened, _ = choose_windows(samples, lags=(0, 1, 2, 3), scheme="auto", prior=None)
+        screened = choose_windows(samples, lags=(0, 1, 2, 3), scheme="auto", prior=None).screened
         assert screened.windows.scheme == "euler"
         evidence.append(screened.readings.evidence)
     np.testing.assert_allclose(*evidence, atol=1)

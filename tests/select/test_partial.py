@@ -38,7 +38,7 @@ def partial_of(x, scheme):
     samples = read_samples(x, dt=1.0)
     screened = Screened(ndde.lagged_windows(samples, lags=LAGS))
     if scheme == "midpoint":
-        screened, _ = choose_windows(samples, lags=LAGS, scheme=scheme, prior=None)
+        screened = choose_windows(samples, lags=LAGS, scheme=scheme, prior=None).screened
     return with_partial(screened, samples).windows
 
 

@@ -7,6 +7,7 @@ import pytest
 import ndde_jax as ndde
 from benchmarks.dirty.data import LAGS, dirty
 from ndde_jax.samples._prepare import STEPS
+from ndde_jax.select._reading import choose_windows
 from ndde_jax.select._rhythm import left_of_rates, with_own_rhythm
 
 DT, DELAY, NOISE = 0.5, 6, np.array([0.05, 0.5, 0.5])
@@ -34,8 +35,13 @@ def own():
 
 
 def test_an_oscillation_of_the_systems_own_stays_and_the_report_says_so(own):
-    before, after = own
+    before, (after, chosen) = own
     (note,) = after.treatments
+    # The windows are those of the samples that came back, and need not be chosen again.
+    again = choose_windows(after, lags=OSCILLATOR_LAGS, scheme="auto", prior=None)
+    np.testing.assert_array_equal(
+        chosen.screened.windows.increment, again.screened.windows.increment
+    )
     assert note.name == "rhythm" and "It stays" in note.text
     np.testing.assert_array_equal(after.values[0], before.as_measured().values[0])
     np.testing.assert_array_equal(note.removed(after.times[0]), 0)
@@ -46,7 +52,7 @@ def test_an_oscillation_of_the_systems_own_stays_and_the_report_says_so(own):
 @pytest.mark.slow
 def test_a_season_that_was_taken_out_before_stays_out(own):
     before, _ = own
-    assert with_own_rhythm(before, (), lags=OSCILLATOR_LAGS, prior=None) is before
+    assert with_own_rhythm(before, (), lags=OSCILLATOR_LAGS, prior=None) == (before, None)
     options = dict(lags=(0, 6), recipe=ndde.Recipe.fast(), key=jax.random.key(0))
     for treat in (True, False):
         found = ndde.discover(before, treat=treat, **options)
@@ -56,11 +62,11 @@ def test_a_season_that_was_taken_out_before_stays_out(own):
 def test_what_is_left_of_a_rate_is_its_noise(own):
     # Of a variable that forgets at rate 1 over a step: Σ² (1 − exp(−2Δ)) / (2 Δ²); and the cost of
     # a few edges.
-    _, after = own
-    left = left_of_rates(after, 0, lags=OSCILLATOR_LAGS, prior=None)
+    _, (after, chosen) = own
+    left = left_of_rates(chosen, 0, after.names, None)
     noise = np.mean(np.log(NOISE**2 * (1 - np.exp(-2 * DT)) / (2 * DT**2)))
     assert noise - 0.1 < left < noise + 0.4
-    dearer = left_of_rates(after, 10, lags=OSCILLATOR_LAGS, prior=None)
+    dearer = left_of_rates(chosen, 10, after.names, None)
     assert dearer - left == pytest.approx(10 * np.log(1490) / 1490, rel=0.02)
 
 
@@ -68,9 +74,9 @@ def test_a_season_from_outside_goes():
     case = dirty("season_each", 0)
     samples = ndde.prepare_samples(ndde.read_samples(case.x, **case.options), STEPS)
     assert [t.name for t in samples.treatments] == ["season"]
-    assert with_own_rhythm(samples, STEPS, lags=LAGS, prior=None) is samples
+    assert with_own_rhythm(samples, STEPS, lags=LAGS, prior=None).samples is samples
 
 
 def test_without_a_season_nothing_happens():
     samples = ndde.read_samples(np.random.default_rng(0).normal(size=(200, 2)), dt=1.0)
-    assert with_own_rhythm(samples, STEPS, lags=(0,), prior=None) is samples
+    assert with_own_rhythm(samples, STEPS, lags=(0,), prior=None) == (samples, None)
