@@ -13,6 +13,7 @@ import numpy as np
 from jaxtyping import Array, ArrayLike, Bool, Float, Int
 
 from .._checks import check_choice, check_names, check_sizes
+from .._spoken import listed
 from .._types import (
     Checked,
     RealScalarLike,
@@ -343,7 +344,7 @@ def cut_windows(measured: Measurements, lags: tuple[int, ...], scheme: str, prio
     )
     if xp is np:
         what = "valid windows remain" + (" inside the mask" if measured.mask else "")
-        check_count(int(valid.sum()), data, what)
+        check_count(int(valid.sum()), data, what, _missing_hint(data, names))
     weight = xp.where(valid, step / data.dt, 0)
     rate_center, rate_scale = moments(rate, weight, xp)
     # A column that grows by the same step each time has no spread of rates: all increments are 0.
@@ -385,7 +386,7 @@ def _standardised(data: Trajectories, names: Any) -> tuple:
     xp = data.xp
     samples, present = xp.concatenate(data.values), xp.concatenate(data.present)
     if xp is np and not present.any():
-        raise ValueError(NONE_COMPLETE)
+        raise ValueError(NONE_COMPLETE + _missing_hint(data, names))
     resolution = data.epsilon * xp.max(xp.abs(samples), axis=0)
     # Centred twice, because the first mean rounds at the size of an offset; differences are then
     # taken of standardised states, because the offset would cost them their digits as well.
@@ -487,7 +488,28 @@ def check_lengths(data: Trajectories, lags: tuple[int, ...], scheme: str) -> Non
     check_count(rows, data, "windows can be built")
 
 
-def check_count(rows: int, data: Trajectories, what: str) -> None:
+# Samples for each variable that are enough to say which variables to leave out.
+ENOUGH = 10
+
+
+def _missing_hint(data: Trajectories, names: Sequence[str] | None) -> str:
+    """Return a hint for an error message where values are missing: without which variables many
+    samples miss nothing.
+    """
+    there = np.concatenate([np.isfinite(np.asarray(x)) for x in data.complete])
+    order = np.argsort(there.mean(axis=0), kind="stable")
+    for count in range(1, data.dim - 1):
+        whole = int(there[:, order[count:]].all(axis=1).sum())
+        if whole >= ENOUGH * data.dim:
+            some = listed([column_name(int(j), names) for j in order[:count]])
+            return (
+                f" Without {some}, which miss most, {whole} samples miss nothing: leave variables "
+                "out, or estimate values that are missing before."
+            )
+    return ""
+
+
+def check_count(rows: int, data: Trajectories, what: str, hint: str = "") -> None:
     """Raise an error for too few rows: a linear drift of the present state alone has dim + 1
     coefficients per target.
     """
@@ -495,7 +517,7 @@ def check_count(rows: int, data: Trajectories, what: str) -> None:
         raise ValueError(
             f"only {rows} {what}, fewer than dim + 1 = {data.dim + 1}: not even a linear drift is "
             "determined. Use longer data, smaller lags, or fill short gaps first."
-            + transposed_hint(sum(len(v) for v in data.values), data.dim)
+            + (hint or transposed_hint(sum(len(v) for v in data.values), data.dim))
         )
 
 

@@ -32,6 +32,12 @@ REFUSALS = {
         "every sample has a missing value",
     ),
     "NaN at every other sample": (EVERY_OTHER, {}, r"only 0 valid windows remain"),
+    "one of many hardly measured": (
+        np.where(np.arange(3) == 2, np.where(np.arange(200)[:, None] % 2, np.nan, 1), 1)
+        * np.random.default_rng(0).normal(size=(200, 3)),
+        {"names": list("abc"), "lags": (0,)},
+        r"only 0 valid .* Without column 2 \('c'\), which miss most, 200 samples miss nothing",
+    ),
     "infinite": (changed(7, 1, np.inf), {}, r"column 1 \('b'\) is infinite at sample 7"),
     "constant": (changed(slice(None), 0, 3.0), {}, r"column 0 \('a'\) of x is constant"),
     "too short": (X[:4], {"lags": (0,), "scheme": "central4"}, "too short for the largest lag"),
