@@ -281,9 +281,18 @@ def _by_target(
     undecided: bool,
 ) -> Relations:
     """Return the relations of every target by the rows that hold it, its inputs, and theirs, where
-    there are enough; pairs at once as they were found.
+    there are enough; pairs at once as they were found, by the rows that hold both.
     """
     linked = np.asarray(graph.any(axis=2))
+    if np.isnan(found.correlation).all():
+        apart = partial_residuals(every, graph, poor=1.0)
+        pairs = at_once(read_inputs(every), graph, apart, undecided)
+        found = dataclasses.replace(
+            found,
+            correlation=pairs.correlation,
+            at_once=pairs.related,
+            forward=direction_evidence(apart, pairs.related),
+        )
     found = dataclasses.replace(found, confounded=found.confounded & linked)
     for j in range(len(graph)):
         inputs = linked[:, j] | (np.arange(len(graph)) == j)

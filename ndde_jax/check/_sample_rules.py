@@ -500,9 +500,9 @@ def _copies(evidence: SampleEvidence, exact: bool) -> Iterator[Hit]:
             groups = [group for group in groups if group not in joined]
             groups.append({i, j}.union(*joined))
     late = [({i, j}, i, lag, rest) for j, i, lag, rest in alike if lag]
-    least = [max(rest for j, i, lag, rest in alike if not lag and i in group) for group in groups]
-    at_once = [(group, min(group), 0, rest) for group, rest in zip(groups, least, strict=True)]
-    for group, first, lag, rest in (*at_once, *late):
+    most = [max(rest for j, i, lag, rest in alike if not lag and i in group) for group in groups]
+    now = [(group, min(group), 0, rest) for group, rest in zip(groups, most, strict=True)]
+    for group, first, lag, rest in (*now, *late):
         copies = evidence.named(sorted(group - {first}))
         one = len(group) == 2
         share = f"{'' if one else 'at most '}{rest:.1g}" if rest > 1e-12 else "none"

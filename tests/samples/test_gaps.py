@@ -102,6 +102,25 @@ def test_what_is_told_of_the_others_is_what_they_tell_alone():
     assert np.isfinite(found.rivals.cost[4, 4, 0])
 
 
+def test_pairs_at_once_are_told_where_hardly_a_window_is_complete():
+    rng = np.random.default_rng(0)
+    shared = rng.normal(size=(600, 1))
+    x = np.zeros((600, 12))
+    for k in range(599):
+        x[k + 1] = 0.5 * x[k] + rng.normal(size=12)
+        x[k + 1, :2] += shared[k]
+    samples = ndde.read_samples(outages(x, 0.22), dt=1.0)
+    windows = ndde.lagged_windows(samples, lags=(0,), scheme="euler")
+    windows = with_partial(Screened(windows), samples).windows
+    assert int(windows.n_valid) < 40
+    graph = np.eye(12, dtype=bool)[..., None]
+    found = ndde.assess.relations(windows, graph)
+    expected = np.zeros((12, 12), bool)
+    expected[[0, 1], [1, 0]] = True
+    assert (found.at_once == expected).all()
+    assert found.correlation[0, 1] == pytest.approx(0.5, abs=0.1)
+
+
 def test_no_regime_changes_where_a_gap_begins():
     samples = ndde.read_samples(seldom(chain(600), measured=250), dt=1.0)
     assert "change of regime" not in [finding.name for finding in data_findings(samples)]
