@@ -10,8 +10,8 @@ from ._score import NOISE, Inputs, Rows, drift_beyond, left_by, multiplies, read
 
 # Rows for every column of a regression with bends; below that, lines alone.
 ROWS = 5
-# Share of the rows of a target that a candidate must hold where values are missing.
-MOST_ROWS = 0.5
+# Share of the rows of a target and its inputs in which a candidate must be measured.
+MEASURED = 0.5
 # Blocks of the record over which the cost of a replacement is compared with its spread; standard
 # errors of a one-sided 95 % bound.
 BLOCKS, BOUND = 16, 1.645
@@ -147,7 +147,7 @@ def partial_rivals(
     found, each = Rivals.none(graph), np.arange(len(graph))
     for j in np.flatnonzero((graph & ~required).any(axis=(0, 2))):
         own = graph[:, j].any(axis=1) | (each == j)
-        least = max(fewest, MOST_ROWS * len(rows.of(own).rates))
+        least = max(fewest, MEASURED * len(rows.of(own).rates))
         for source in (None, *np.flatnonzero(~own)):
             some = own | (each == source)
             part, place = rows.of(some), np.ix_(some, some)

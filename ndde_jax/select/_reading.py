@@ -78,6 +78,7 @@ def choose_windows(
 def _chosen(
     samples: Samples, lags: tuple[int, ...], scheme: str, prior: PriorKnowledge | None
 ) -> tuple[Screened, tuple[str, ...]]:
+    """Return the windows, and sentences on choices that they do not explain themselves."""
     measured = read_measurements(samples)
     windows = cut_windows(measured, lags, "euler" if scheme == "midpoint" else scheme, prior)
     regular = measured.data.regular
@@ -138,7 +139,7 @@ def _compared(
             guessed and tuple(one[:, some] for one in guessed),
         )
 
-    graphs = _graphs_of_most(samples, measured, lags, prior)
+    graphs = _graphs_where_most_is_missing(samples, measured, lags, prior)
     if graphs is None:
         return compared(np.ones(data.dim, bool))
     nats, trust, smooth = np.zeros(data.dim), 1.0, False
@@ -153,7 +154,7 @@ def _compared(
     return Readings(nats, as_map, as_flow, unknown, trust=trust, smooth=smooth)
 
 
-def _graphs_of_most(
+def _graphs_where_most_is_missing(
     samples: Samples, measured: Measurements, lags: tuple[int, ...], prior: PriorKnowledge | None
 ) -> Bool[np.ndarray, "reading source target lag"] | None:
     """Return the graphs of both readings where most windows of a target miss some variable that it

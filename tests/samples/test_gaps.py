@@ -45,6 +45,15 @@ def test_a_long_gap_makes_no_memory():
     assert found == lags
 
 
+def drifting_chain(n=800):
+    """The chain, of which the last link grows all the time."""
+    rng, x = np.random.default_rng(0), np.zeros((n, 6))
+    for k in range(2, n):
+        x[k] = 0.5 * x[k - 1] + rng.normal(size=6)
+        x[k, 1:4] += np.array([0.7, 0.7, 1.6 * k / n]) * x[k - 2, :3]
+    return x
+
+
 def outages(x, share, seed=0):
     """Every variable misses a share of its values, ten in a row."""
     gaps, rng = x.copy(), np.random.default_rng(seed)
@@ -73,7 +82,7 @@ def test_a_record_is_read_by_the_windows_that_each_target_has(gaps):
 
 
 def test_what_is_told_of_the_others_is_what_they_tell_alone():
-    x, dim, lags = chain(), 6, (0, 1, 2)
+    x, dim, lags = drifting_chain(), 6, (0, 1, 2)
     graph = np.zeros((dim, dim, 3), bool)
     graph[range(dim), range(dim), 0] = True
     graph[[0, 1, 2], [1, 2, 3], 1] = True
@@ -95,6 +104,7 @@ def test_what_is_told_of_the_others_is_what_they_tell_alone():
     np.testing.assert_allclose(found.correlation[within], expected.correlation, atol=0.01)
     for name in ("at_once", "confounded", "not_excluded", "unconfirmed", "drifting"):
         assert (getattr(found, name)[within] == getattr(expected, name)).all(), name
+    assert found.drifting[2, 3, 1]
     # The number of the rival is that among all variables.
     rival, alone = found.rivals.rival[within][part], expected.rivals.rival[part]
     assert (rival[:, 0] == np.flatnonzero(others)[alone[:, 0]]).all()
@@ -152,3 +162,13 @@ def test_outages_cost_no_link_and_no_verdict(seed):
     between = ~np.eye(dim, dtype=bool)[..., None]
     assert found.reading == "map" and (found.graph & between == expected).all()
     assert found.verdict == "supported"
+
+
+@pytest.mark.slow
+def test_a_variable_with_few_windows_is_named_and_not_the_record():
+    recipe = ndde.Recipe.fast()
+    found = ndde.discover(
+        seldom(chain(), measured=30), dt=1.0, lags=range(3), recipe=recipe, key=jr.key(0)
+    )
+    (short,) = [one for one in found.findings if one.name == "short record"]
+    assert "candidate inputs of x4." in short.text
