@@ -475,8 +475,11 @@ def _search(
         prior, scheme = events.prior, "euler" if recipe.scheme == "auto" else recipe.scheme
         strategy = recipe.strategy.without_networks()
         recipe = dataclasses.replace(recipe, scheme=scheme, passes=1, strategy=strategy)
+    partial = events is None and whole is None
     if chosen is None or events is not None or recipe.scheme != "auto":
-        chosen = choose_windows(samples, lags=lags, scheme=recipe.scheme, prior=prior)
+        chosen = choose_windows(
+            samples, lags=lags, scheme=recipe.scheme, prior=prior, partial=partial
+        )
     screened, choices = chosen.screened, chosen.choices
     windows = screened.windows
     said_of_price = str(coefficient) if length is None else f"{coefficient} of {length} samples"
@@ -497,7 +500,7 @@ def _search(
             windows = stage(f"searching, pass {number}", functools.partial(_next_windows, screened))
             screened = Screened(windows, steps=screened.steps, readings=screened.readings)
         reading, evidence = _reading(screened, events is not None)
-        if events is None and whole is None:
+        if partial:
             screened = with_partial(screened, samples)
         windows = screened.windows
         screened = with_samples(screened, samples, recipe, reading, events is not None)

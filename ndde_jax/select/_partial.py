@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -20,6 +20,68 @@ from ._spline_fit import fit_screened, known_drift
 
 # Numbers in the splines of all targets, each in windows of its own: 4 GB in double precision.
 MOST_NUMBERS = 5 * 10**8
+# Complete windows for each variable that a first drift needs, and how many there are once some are
+# completed; windows for each value of one that tell what is expected of it.
+FEWEST, ENOUGH, TELLING = 2, 10, 4
+
+
+class Completed(NamedTuple):
+    """Samples in which the windows that miss fewest values are complete, and a sentence on it."""
+
+    samples: Samples
+    said: str
+
+
+def completed(samples: Samples, lags: tuple[int, ...]) -> Completed | None:
+    """Return samples with estimates of what the windows that miss fewest values miss, so that there
+    are enough complete ones for a scale and a first drift; None where there are enough, or where
+    [`with_partial`][ndde_jax.select._partial.with_partial] could not tell measured values from
+    these afterwards.
+
+    Estimates are those expected given all measured states of the window, as in
+    [`PartialWindows`][ndde_jax.windows.PartialWindows].
+    """
+    every = np.concatenate(samples.values).astype(float)
+    missing = np.isnan(every)
+    if not samples.regular or not missing.any():
+        return None
+    # Every window, as the samples that it reads of all recordings joined.
+    offsets = np.array(sorted({*(-lag for lag in around(lags)), *STENCILS["euler"]}))
+    starts = np.cumsum([0, *map(len, samples.values)])[:-1]
+    present = np.concatenate(
+        [
+            start + np.arange(-offsets[0], len(x) - offsets[-1])
+            for start, x in zip(starts, samples.values, strict=True)
+        ]
+    )
+    if samples.mask:
+        present = present[np.concatenate(samples.mask)[present]]
+    reads = present[:, None] + offsets[None]
+    gone = missing.sum(axis=1)[reads].sum(axis=1)
+    complete, enough = int((gone == 0).sum()), ENOUGH * samples.dim
+    too_large = len(reads) * len(lags) * samples.dim**2 * WIDTH > MOST_NUMBERS
+    if complete >= FEWEST * samples.dim or len(reads) < enough or too_large:
+        return None
+    center, scale = np.nanmean(every, axis=0), np.nanstd(every, axis=0)
+    scale = np.where(scale > 0, scale, 1)
+    order = np.argsort(gone, kind="stable")
+    reads = reads[order[: max(enough, TELLING * len(offsets) * samples.dim)]]
+    z = (every - center[None]) / scale[None]
+    expected = fit_normal(z[reads].reshape(len(reads), -1)).values.reshape(*reads.shape, -1)
+    total, count = np.zeros_like(every), np.zeros(len(every))
+    np.add.at(total, reads[:enough], expected[:enough])
+    np.add.at(count, reads[:enough], 1)
+    fill = missing & (count > 0)[:, None]
+    mean = total / np.maximum(count, 1)[:, None] * scale[None] + center[None]
+    values = np.split(np.where(fill, mean, every), starts[1:])
+    values = tuple(new.astype(x.dtype) for new, x in zip(values, samples.values, strict=True))
+    made = dataclasses.replace(samples, values=values)
+    said = (
+        f"{complete} of {len(gone)} windows miss nothing. Of those that miss fewest values, "
+        f"{enough - complete} are completed by {int(fill.sum())} estimates, as a beginning; each "
+        "variable is then explained in all windows in which its rate and inputs are measured."
+    )
+    return Completed(made, said)
 
 
 def with_partial(screened: Screened, samples: Samples) -> Screened:

@@ -13,7 +13,7 @@ from ..windows._prior import PriorKnowledge, read_prior
 from ..windows._stencils import choose_scheme, reads_filtered, rings
 from ..windows._windows import Measurements, cut_windows, read_measurements
 from ._midpoint import cut_steps, halfway
-from ._partial import with_partial
+from ._partial import completed, with_partial
 from ._screened import Screened
 
 # Nats within which a tie goes to the map, which interpolates nothing between samples.
@@ -58,7 +58,12 @@ class Chosen(NamedTuple):
 
 
 def choose_windows(
-    samples: Samples, *, lags: tuple[int, ...], scheme: str, prior: PriorKnowledge | None
+    samples: Samples,
+    *,
+    lags: tuple[int, ...],
+    scheme: str,
+    prior: PriorKnowledge | None,
+    partial: bool = True,
 ) -> Chosen:
     """Return [`lagged_windows`][ndde_jax.lagged_windows] of any scheme, `"midpoint"` included, with
     the reason of a choice by `"auto"`.
@@ -66,20 +71,28 @@ def choose_windows(
     Except for records without noise, both readings of the samples, as a map from one to the next
     and as a flow between them, are compared at the same prices by
     [`compare_readings`][ndde_jax.regression.compare_readings]: states at the samples suit a map,
-    states halfway through each step a flow.
+    states halfway through each step a flow. Where hardly any window misses nothing, and windows are
+    `partial` afterwards, some are completed before.
 
     **Raises:** as these, and `ValueError` for midpoints of irregular samples.
     """
     started = time.perf_counter()
-    screened, choices = _chosen(samples, lags, scheme, prior)
+    more = completed(samples, lags) if partial and scheme in ("auto", "euler", "midpoint") else None
+    measured = read_measurements(samples if more is None else more.samples)
+    screened, choices = _chosen(samples, measured, lags, scheme, prior)
+    if more is not None:
+        choices = (*choices, more.said)
     return Chosen(screened, choices, time.perf_counter() - started)
 
 
 def _chosen(
-    samples: Samples, lags: tuple[int, ...], scheme: str, prior: PriorKnowledge | None
+    samples: Samples,
+    measured: Measurements,
+    lags: tuple[int, ...],
+    scheme: str,
+    prior: PriorKnowledge | None,
 ) -> tuple[Screened, tuple[str, ...]]:
     """Return the windows, and sentences on choices that they do not explain themselves."""
-    measured = read_measurements(samples)
     windows = cut_windows(measured, lags, "euler" if scheme == "midpoint" else scheme, prior)
     regular = measured.data.regular
     decided = scheme

@@ -31,7 +31,7 @@ from ..windows._flat import KnownData
 from ..windows._windows import lagged_windows
 from ._arguments import edges_of_inputs
 from ._ensemble import Basis, Ensemble, center_drift, histories_of, make_basis, rates_of
-from ._one_step import Quadrature, lead
+from ._one_step import Quadrature, lead, samples_of
 
 # ---- bends ----
 
@@ -299,7 +299,7 @@ def doubt_of(found: Any) -> Doubt:
     if decided or own not in schemes or found.events or not found.samples.regular:
         return Doubt((), 0.0)
     flow = 1 / (1 + np.exp(-found.evidence))
-    other = refitted(found, found.samples, schemes[own])
+    other = refitted(found, samples_of(found), schemes[own])
     return Doubt((other,), float(flow if own == "euler" else 1 - flow))
 
 
@@ -333,7 +333,7 @@ def make_echoes(found: Any, ensemble: Ensemble) -> tuple[NeuralDDE, ...]:
     """
     if found.inputs or found.events or not found.samples.regular:
         return ()
-    record = max(found.samples.values, key=len)
+    record = max(samples_of(found).values, key=len)
     past = found.lags[-1] + 1
     # Left to itself the learned system may settle where the data are not: then it is begun anew
     # all along them.
@@ -360,10 +360,14 @@ def _measured(ensemble: Ensemble, k: int, x: np.ndarray) -> np.ndarray:
 
 
 def _long_runs(found: Any, ensemble: Ensemble, record: np.ndarray, past: int) -> list[np.ndarray]:
-    """Return one recording per bootstrap model, `[1 time dim]`, from the start of the data on."""
-    start = np.asarray(record[:past], np.float64)
-    if not np.isfinite(start).all():
+    """Return one recording per bootstrap model, `[1 time dim]`, from the first past on that misses
+    nothing.
+    """
+    there = np.isfinite(record).all(axis=1)
+    starts = np.flatnonzero(np.lib.stride_tricks.sliding_window_view(there, past).all(axis=1))
+    if not len(starts):
         return []
+    start = np.asarray(record[starts[0] : starts[0] + past], np.float64)
     n = min(len(record), LONGEST, max(MOST_VALUES // len(found.names), 4 * past)) - 1
     # One of a few lengths, since every length compiles anew.
     long = padded_length(n)

@@ -14,6 +14,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from ..samples._samples import Samples
+from ..select._partial import completed
 from ..simulate._problem import lagrange_weights
 
 MOST_ROWS = 20_000
@@ -91,16 +92,24 @@ class Rows:
         return self.past[:, 0]
 
 
+def samples_of(found: Any) -> Samples:
+    """Return the samples of a discovery; with the estimates that it began with, where hardly any
+    window misses nothing.
+    """
+    more = None if found.windows.partial is None else completed(found.samples, found.lags)
+    return found.samples if more is None else more.samples
+
+
 def step_rows(found: Any) -> Rows:
-    """Return all steps whose samples were measured and which begin in the mask, if there is one.
+    """Return all steps whose samples are there and which begin in the mask, if there is one.
 
     **Raises:** `ValueError` for irregular sampling.
     """
     check_regular(found.samples)
-    lags = np.asarray(found.lags)
+    lags, samples = np.asarray(found.lags), samples_of(found)
     parts, begin = [], 0
-    masks = found.samples.mask or (None,) * len(found.samples.values)
-    for values, inside in zip(found.samples.values, masks, strict=True):
+    masks = samples.mask or (None,) * len(samples.values)
+    for values, inside in zip(samples.values, masks, strict=True):
         values = np.asarray(values, np.float64)
         k = np.arange(lags[-1], len(values) - 1)
         at = np.concatenate([k[:, None] - lags, k[:, None] + 1 - lags, k[:, None] + [0, 1]], axis=1)

@@ -7,7 +7,7 @@ import pytest
 import ndde_jax as ndde
 from ndde_jax.check._sample_rules import data_findings
 from ndde_jax.samples._gaps import Stretch
-from ndde_jax.select._partial import with_partial
+from ndde_jax.select._partial import completed, with_partial
 from ndde_jax.select._reading import choose_windows
 from ndde_jax.select._screened import Screened
 
@@ -172,3 +172,36 @@ def test_a_variable_with_few_windows_is_named_and_not_the_record():
     )
     (short,) = [one for one in found.findings if one.name == "short record"]
     assert "candidate inputs of x4." in short.text
+
+
+def test_windows_that_miss_fewest_values_are_completed():
+    x = chain(600, dim=12)
+    gaps = outages(x, 0.3)
+    samples = ndde.read_samples(gaps, dt=1.0)
+    made = completed(samples, (0, 1))
+    (values,) = made.samples.values
+    there = np.isfinite(gaps)
+    assert (values[there] == gaps[there]).all()
+    added = np.isfinite(values) & ~there
+    # What the other values of a window tell of one: at least a quarter of its variance.
+    assert np.mean((values - x)[added] ** 2) < 0.75 * x[added].var()
+    complete = int(ndde.lagged_windows(made.samples, lags=(0, 1, 2)).n_valid)
+    assert complete >= 10 * 12
+    assert f"{added.sum()} estimates" in made.said
+    assert completed(ndde.read_samples(outages(x, 0.02), dt=1.0), (0, 1)) is None
+
+
+@pytest.mark.slow
+def test_a_record_without_a_complete_window_is_discovered():
+    gaps = outages(chain(600, dim=12), 0.3)
+    lags = (0, 1, 2, 3)
+    with pytest.raises(ValueError, match="valid windows remain"):
+        ndde.lagged_windows(gaps, dt=1.0, lags=lags)
+    found = ndde.discover(gaps, dt=1.0, lags=lags, key=jr.key(0), recipe=ndde.Recipe.fast())
+    links = {tuple(map(int, link)) for link in np.argwhere(found.graph) if link[0] != link[1]}
+    assert links == {(0, 1, 1), (1, 2, 1), (2, 3, 1)}
+    # No window counts in which the rate or an input was estimated.
+    rated = np.isfinite(gaps[3:-1]) & np.isfinite(gaps[4:])
+    assert (np.asarray(found.windows.partial.rated) == rated).all()
+    assert any("miss nothing" in choice for choice in found.choices)
+    assert found.resample(resamples=2).resamples == 2
