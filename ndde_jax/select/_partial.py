@@ -34,7 +34,8 @@ class Completed(NamedTuple):
 
 def completed(samples: Samples, lags: tuple[int, ...]) -> Completed | None:
     """Return samples with estimates of what the windows that miss fewest values miss, so that there
-    are enough complete ones for a scale and a first drift; None where there are enough, or where
+    are enough complete ones for a scale and a first drift; None where there are enough, where the
+    rate of a variable was hardly ever measured, or where
     [`with_partial`][ndde_jax.select._partial.with_partial] could not tell measured values from
     these afterwards.
 
@@ -59,8 +60,9 @@ def completed(samples: Samples, lags: tuple[int, ...]) -> Completed | None:
     reads = present[:, None] + offsets[None]
     gone = missing.sum(axis=1)[reads].sum(axis=1)
     complete, enough = int((gone == 0).sum()), ENOUGH * samples.dim
+    rated = (~missing[present] & ~missing[present + 1]).sum(axis=0)
     too_large = len(reads) * len(lags) * samples.dim**2 * WIDTH > MOST_NUMBERS
-    if complete >= FEWEST * samples.dim or len(reads) < enough or too_large:
+    if complete >= FEWEST * samples.dim or rated.min() < enough or too_large:
         return None
     center, scale = np.nanmean(every, axis=0), np.nanstd(every, axis=0)
     scale = np.where(scale > 0, scale, 1)

@@ -32,10 +32,16 @@ def test_a_cubic_is_read_exactly_wherever_it_begins(place):
         np.testing.assert_allclose(found, (place + s) ** 3 - 4 * (place + s) ** 2 + place + s - 2)
 
 
+def discovery_of(samples, lags):
+    """A stand-in: what a step reads of a discovery."""
+    windows = types.SimpleNamespace(partial=None)
+    return types.SimpleNamespace(samples=samples, lags=lags, windows=windows)
+
+
 @pytest.mark.parametrize("lags", [(0,), (0, 1), (0, 2, 5)])
 def test_a_step_begins_at_the_samples_of_its_lags(lags):
     x = np.random.default_rng(0).normal(size=(40, 2))
-    rows = step_rows(types.SimpleNamespace(samples=ndde.read_samples(x, dt=1.0), lags=lags))
+    rows = step_rows(discovery_of(ndde.read_samples(x, dt=1.0), lags))
     k = np.arange(lags[-1], 39)
     np.testing.assert_allclose(rows.start, x[k[:, None] - lags], atol=1e-12)
     np.testing.assert_allclose(rows.now, x[k])
@@ -52,7 +58,7 @@ def record(n, length):
     dt = LATE / n
     x = np.sin(dt * np.arange(length))[:, None]
     samples = ndde.read_samples(x, dt=dt)
-    return step_rows(types.SimpleNamespace(samples=samples, lags=(0, n))), dt
+    return step_rows(discovery_of(samples, (0, n))), dt
 
 
 def error_of(step, n):
@@ -127,11 +133,7 @@ def late_relaxation(history):
 def test_what_is_held_is_heard_of_after_the_delay_and_no_sooner(begin):
     lag, dt, n = 4, 0.25, 30
     x = np.zeros((20, 2))
-    rows = step_rows(
-        types.SimpleNamespace(
-            samples=ndde.read_samples(x + np.arange(20.0)[:, None], dt=dt), lags=(0, lag)
-        )
-    )
+    rows = step_rows(discovery_of(ndde.read_samples(x + np.arange(20.0)[:, None], dt=dt), (0, lag)))
     change = no_change(n, 2, float)
     held = np.zeros((n + 1, 2), bool)
     held[begin:, 0] = True
