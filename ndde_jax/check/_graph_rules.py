@@ -14,6 +14,7 @@ from ..assess._assess import Relations, relations
 from ..assess._rivals import touching
 from ..assess._score import drift_of
 from ..models._model import AbstractDelayModel
+from ..samples._factors import factor_nats, proportional
 from ..samples._samples import Samples
 from ..select._between import delays_between, left_at_delays
 from ..select._measured import SignalStrengths
@@ -389,6 +390,33 @@ def _lost(e: GraphEvidence) -> Iterator[Hit]:
 
 
 # ---- edges ----
+
+
+@rule(
+    "proportional changes",
+    GRAPH,
+    "{who} {change} in proportion to {level}, which is {nats:.3g} nats likelier than by amounts: "
+    "noise multiplies, and so may what drives. Map or flow was decided by logarithms.",
+    "Compare with what logarithms tell: transform={transform} ({options}).",
+)
+def _proportional(e: GraphEvidence) -> Iterator[Hit]:
+    if e.samples is None or e.events:
+        return
+    nats = factor_nats(e.samples)
+    columns = np.flatnonzero(proportional(nats, e.samples) & e.modelled)
+    if not len(columns):
+        return
+    names = [e.names[int(j)] for j in columns]
+    one = len(names) == 1
+    words = {
+        "who": listed(names),
+        "change": "changes" if one else "change",
+        "level": "its level" if one else "their levels",
+        "nats": nats[columns].sum(),
+        "transform": {name: "log" for name in names},
+        "options": " ".join(f'--log "{name}"' for name in names),
+    }
+    yield Hit(float(nats[columns].sum()), words, weight=NOTE)
 
 
 @rule(

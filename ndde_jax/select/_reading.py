@@ -1,5 +1,6 @@
 """The windows of a record that is read as a map or as a flow, by the evidence of its samples."""
 
+import dataclasses
 import time
 from typing import Any, NamedTuple
 
@@ -7,8 +8,9 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from ..regression._readings import CLEARLY, Readings, allowing, compare_readings
+from ..samples._factors import factor_nats, proportional
 from ..samples._holds import clock_of
-from ..samples._samples import Samples
+from ..samples._samples import Samples, named
 from ..windows._prior import PriorKnowledge, read_prior
 from ..windows._stencils import choose_scheme, reads_filtered, rings
 from ..windows._windows import Measurements, cut_windows, read_measurements
@@ -38,6 +40,10 @@ SEARCHED = {
     "flow": "The samples are of a continuous path, a flow: {nats} likelier than a map, each "
     "with the inputs and products that suit it best.",
 }
+BY_LOGARITHMS = (
+    "That was decided by the logarithms of {names}: changes in proportion to the level are "
+    "likelier than changes by amounts."
+)
 # Nats for each window and variable by which a search must favour a reading that the comparison of
 # sums does not: a tenth of what is left, since states halfway through a step are predicted, and so
 # not exactly known. For a map half of it where candidate lags leave samples out: a delay between
@@ -78,8 +84,8 @@ def choose_windows(
     """
     started = time.perf_counter()
     more = completed(samples, lags) if partial and scheme in ("auto", "euler", "midpoint") else None
-    measured = read_measurements(samples if more is None else more.samples)
-    screened, choices = _chosen(samples, measured, lags, scheme, prior)
+    beginning = samples if more is None else more.samples
+    screened, choices = _chosen(samples, beginning, lags, scheme, prior)
     if more is not None:
         choices = (*choices, more.said)
     return Chosen(screened, choices, time.perf_counter() - started)
@@ -87,12 +93,15 @@ def choose_windows(
 
 def _chosen(
     samples: Samples,
-    measured: Measurements,
+    beginning: Samples,
     lags: tuple[int, ...],
     scheme: str,
     prior: PriorKnowledge | None,
 ) -> tuple[Screened, tuple[str, ...]]:
-    """Return the windows, and sentences on choices that they do not explain themselves."""
+    """Return the windows, cut from the samples to begin with, and sentences on choices that they do
+    not explain themselves.
+    """
+    measured = read_measurements(beginning)
     windows = cut_windows(measured, lags, "euler" if scheme == "midpoint" else scheme, prior)
     regular = measured.data.regular
     decided = scheme
@@ -110,10 +119,55 @@ def _chosen(
         held = np.array([clock_of(before, j) > 1 for j in range(samples.dim)])
         held &= ~held.all()
         readings = readings._replace(nats=np.where(held, 0, readings.nats))
+        growing = proportional(factor_nats(samples), samples)
+        if growing.any():
+            logs = [_with_logarithms(one, growing) for one in (samples, beginning)]
+            told = _as_logarithms_tell(*logs, readings, decided, measured, lags, prior, ~held)
+            if told is not None:
+                screened, said = told
+                why = BY_LOGARITHMS.format(names=named(samples, np.flatnonzero(growing)))
+                return screened, (*said, why)
         return _as_read(readings, decided, measured, lags, prior, ~held)
     if decided == "midpoint":
         return _as_flow(readings, measured, lags, prior), ()
     return Screened(windows, readings=readings), ()
+
+
+def _with_logarithms(samples: Samples, columns: Bool[np.ndarray, "dim"]) -> Samples:
+    """Return samples with the logarithms of some variables; NaN where a value has none."""
+    values = []
+    for x in samples.values:
+        x = np.array(x, float)
+        x[:, columns] = np.log(np.where(x[:, columns] > 0, x[:, columns], np.nan))
+        values.append(x)
+    return dataclasses.replace(samples, values=tuple(values))
+
+
+def _as_logarithms_tell(
+    samples: Samples,
+    beginning: Samples,
+    readings: Readings,
+    decided: str,
+    measured: Measurements,
+    lags: tuple[int, ...],
+    prior: PriorKnowledge | None,
+    counting: Bool[np.ndarray, " target"],
+) -> tuple[Screened, tuple[str, ...]] | None:
+    """Return the windows of measurements that their logarithms, as samples, read as a map or as a
+    flow: where noise multiplies, sums of splines of the values themselves describe neither. None
+    where the logarithms are too few.
+    """
+    logs = read_measurements(beginning)
+    told = _compared(samples, logs, lags, prior)
+    if told is None:
+        return None
+    told = told._replace(nats=np.where(counting, told.nats, 0))
+    likelier, said = _as_read(told, decided, logs, lags, prior, counting)
+    found = likelier.readings or told
+    readings = readings._replace(nats=found.nats, trust=found.trust, smooth=found.smooth)
+    if likelier.windows.scheme == "midpoint":
+        return _as_flow(readings, measured, lags, prior), said
+    return Screened(cut_windows(measured, lags, "euler", prior), readings=readings), said
 
 
 def _as_flow(readings: Readings | None, measured: Measurements, lags, prior) -> Screened:

@@ -1,0 +1,70 @@
+"""Changes in proportion to the level of a variable, beside changes by amounts."""
+
+import numpy as np
+from jaxtyping import Bool, Float
+
+from ._samples import Samples
+
+# Nats, in all and for each sample, by which proportional changes must be likelier.
+CLEARLY, EACH = 10.0, 0.05
+# Ratio of the largest to the smallest value below which the two are nearly the same.
+WIDE = 1.5
+# Columns of other variables at most, and samples for each column at least.
+OTHERS, SAMPLES = 20, 10
+POWERS = (1, 2, 3)
+
+
+def factor_nats(samples: Samples) -> Float[np.ndarray, "dim"]:
+    """Return, for each variable, by how many nats changes in proportion to its level are likelier
+    than changes by amounts; 0 where a value is not positive, or all are nearly the same.
+
+    Both are normal given the same columns: the last two values of the variable, with their powers
+    and logarithms, and the present of the others. The logarithm of the next value is normal in one
+    case and the value in the other, and the densities are compared in the unit of the value (Box
+    and Cox, *An analysis of transformations*, Journal of the Royal Statistical Society B, 1964).
+    """
+    nats = np.zeros(samples.dim)
+    recordings = [np.asarray(x, float) for x in samples.values]
+    every = np.concatenate(recordings)
+    there = np.isfinite(every)
+    low = np.where(there, every, np.inf).min(axis=0)
+    high = np.where(there, every, -np.inf).max(axis=0)
+    changed = {j for t in samples.treatments for j in t.columns if t.kinds}
+    for j in np.flatnonzero((low > 0) & (high > WIDE * low)):
+        if int(j) not in changed:
+            nats[j] = _nats_of(recordings, int(j), low > 0)
+    return nats
+
+
+def proportional(nats: Float[np.ndarray, "dim"], samples: Samples) -> Bool[np.ndarray, "dim"]:
+    """Return which variables clearly change in proportion to their level, by their nats."""
+    return nats > max(CLEARLY, EACH * sum(map(len, samples.values)))
+
+
+def _nats_of(recordings: list[np.ndarray], target: int, positive: Bool[np.ndarray, "dim"]) -> float:
+    """Return the nats of one variable, of which all values are positive."""
+    others = [k for k in range(len(positive)) if k != target][:OTHERS]
+    present, before, after = (
+        np.concatenate([x[start : len(x) - 2 + start] for x in recordings]) for start in (1, 0, 2)
+    )
+    rows = np.isfinite(present[:, [target, *others]]).all(axis=1)
+    rows &= np.isfinite(before[:, target]) & np.isfinite(after[:, target])
+    present, before, after = present[rows], before[rows, target], after[rows, target]
+    now, most = present[:, target], len(present) // SAMPLES
+    columns = [np.ones(len(now))]
+    for x in (now, before):
+        columns += [(x / x.mean()) ** power for power in POWERS] + [np.log(x)]
+    for k in others:
+        columns.append(present[:, k])
+        if positive[k]:
+            columns.append(np.log(present[:, k]))
+    if most < 1 + 2 * (len(POWERS) + 1):
+        return 0.0
+    design = np.stack(columns[:most], axis=1)
+    design = design / np.maximum(np.sqrt(np.mean(design**2, axis=0)), 1e-300)[None]
+    changes = np.stack([after - now, np.log(after / now)], axis=1)
+    left = changes - design @ np.linalg.lstsq(design, changes, rcond=1e-9)[0]
+    amount, factor = np.mean(left**2, axis=0)
+    if not (amount > 0 and factor > 0):
+        return 0.0
+    return float(len(now) * np.log(amount / factor) / 2 - np.log(after).sum())
