@@ -29,6 +29,11 @@ from .._types import Checked, to_jax
 from ..models._model import AbstractDelayModel
 from ..windows._windows import Windows
 
+# Mean square of a correction, relative to the variance of the rates, from which on the step is too
+# long for it: what forgets most of its state within a step cannot be followed back from its end.
+# Of systems that can, it is below a tenth.
+TOO_LONG = 0.25
+
 
 def correct_flow(
     windows: Checked[Windows], model: Checked[AbstractDelayModel | Callable]
@@ -181,6 +186,9 @@ def _met(windows: Windows, drift: Callable, following, bend, xp: ModuleType) -> 
     most = jnp.finfo(history.dtype).max / 2
     usable = xp.all(xp.abs(move) + xp.abs(difference) < most, axis=1) & xp.asarray(windows.valid)
     move, difference = (xp.where(usable[:, None], a, 0) for a in (move, difference))
+    count = xp.maximum(xp.sum(usable), 1).astype(difference.dtype)
+    square = xp.sum(difference**2, axis=0) / count
+    difference = xp.where(square[None] < TOO_LONG, difference, 0)
     middle = 0.5 * (history + xp.asarray(following)) + (0 if bend is None else xp.asarray(bend))
     middle = xp.where(usable[:, None, None], middle, history)
     if windows.lags[0] == 0:
