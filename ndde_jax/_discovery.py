@@ -152,6 +152,7 @@ class Discovery(Usable):
         undecided = self.reading == "undecided"
         found = relations(self.windows, self.graph, self.model, undecided=undecided)
         found = found.of_held(treated_columns(self.samples, HELD))
+        found = found.of_inputs(np.isin(np.asarray(self.names), self.inputs))
         # Where events pass through, links give the order in time; the verdict says the rest.
         return found.of_events() if self.events else found
 
@@ -203,7 +204,8 @@ class Discovery(Usable):
         """The pairs related within one sampling interval, bool `[source target]`, symmetric: the
         partial correlation of the residuals of their rates, given those of all others, is beyond
         .12 and what chance brings, by robust standard errors. Sampling more often tells their
-        direction. Where values are missing, windows count that hold both rates and their inputs.
+        direction; one of the known `inputs` drives, and pairs of these are left out. Where values
+        are missing, windows count that hold both rates and their inputs.
         """
         return self._relations.at_once
 

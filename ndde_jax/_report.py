@@ -221,11 +221,17 @@ def pairs_beside(found: Any) -> tuple[str, ...]:
         "may stand for it."
         for i, j in np.argwhere(np.triu(found.confounded, 1))
     ]
-    at_once = [
-        f"{names[i]} -- {names[j]}: related within one sampling interval (correlation "
-        f"{correlation[i, j]:.2f} of what is left of their rates)."
-        for i, j in np.argwhere(np.triu(found.at_once, 1))
-    ]
+    known = np.isin(np.asarray(names), found.inputs)
+    at_once = []
+    for i, j in np.argwhere(np.triu(found.at_once, 1)):
+        pair = f"{names[i]} -- {names[j]}: related"
+        if known[i] or known[j]:
+            source, target = (i, j) if known[i] else (j, i)
+            pair = f"{names[source]} → {names[target]}:"
+        at_once.append(
+            f"{pair} within one sampling interval (correlation {correlation[i, j]:.2f} of what is "
+            "left of their rates)."
+        )
     said = hidden + at_once
     more = len(said) - MOST_ROWS
     return (*said[:MOST_ROWS], *((f"and {more} more such pairs.",) if more > 0 else ()))

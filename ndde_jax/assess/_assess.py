@@ -162,6 +162,21 @@ class Relations:
         odds = 1 / (1 + np.exp(-np.clip(self.forward, -50, 50)))
         return lagged + np.where(alone, shared * odds, 0)
 
+    def of_inputs(self, inputs: Bool[np.ndarray, " source"]) -> "Relations":
+        """Return the relations where some variables are known to drive the others: nothing unseen
+        drives one of them and a target, and what they share with it at once goes its way. What two
+        of them share is no matter of the system.
+        """
+        known = inputs[:, None] | inputs[None]
+        toward = inputs[:, None] & ~inputs[None]
+        return dataclasses.replace(
+            self,
+            at_once=self.at_once & ~(inputs[:, None] & inputs[None]),
+            forward=np.where(toward, np.inf, np.where(toward.T, -np.inf, self.forward)),
+            confounded=self.confounded & ~known,
+            not_excluded=self.not_excluded & ~inputs[:, None],
+        )
+
     def of_held(self, sources: Sequence[int]) -> "Relations":
         """Return the relations where some sources have a new value at few samples only.
 

@@ -796,9 +796,9 @@ def _derived(e: GraphEvidence) -> Iterator[Hit]:
 @rule(
     "links at once",
     GRAPH,
-    "{pairs} are related within one sampling interval (correlation up to {strongest:.2f} of what "
-    "is left of their rates): which comes first cannot be told.",
-    "Sample more often; read these links as relations without a direction.",
+    "{pairs} {are} within one sampling interval (correlation up to {strongest:.2f} of what is left "
+    "of their rates): {meaning}.",
+    "{remedy}",
     limits=Limits(
         note=-1.0, reservation=0.0, problem=TOO_MANY, why="a share of the links between variables"
     ),
@@ -807,17 +807,51 @@ def _derived(e: GraphEvidence) -> Iterator[Hit]:
 )
 def _at_once(e: GraphEvidence) -> Iterator[Hit]:
     related = e.relations.at_once & e.modelled[None] & e.modelled[:, None]
-    if not related.any():
-        return
-    # A pair that is related at once stands in for one another as sources, and passes on as targets.
-    touched = e.pairs & (related.any(axis=1)[:, None] | related.any(axis=1)[None])
-    # What drives one of the pair, itself included, is found to drive the other.
-    passed_on = (e.pairs | np.eye(len(e.names), dtype=bool)) @ related
-    share = float((e.pairs & passed_on).sum() / max(e.pairs.sum(), 1))
-    weight = NOTE if not touched.any() else PROBLEM if share > TOO_MANY else RESERVATION
-    strongest = float(np.nanmax(np.abs(e.relations.correlation[related])))
-    words = {"pairs": e.pairs_listed(np.triu(related, 1), "--"), "strongest": strongest}
-    yield Hit(share, words, value=strongest, weight=weight)
+    if related.any():
+        # A pair that is related at once stands in for one another as sources, and passes on as
+        # targets.
+        touched = e.pairs & (related.any(axis=1)[:, None] | related.any(axis=1)[None])
+        # What drives one of the pair, itself included, is found to drive the other.
+        passed_on = (e.pairs | np.eye(len(e.names), dtype=bool)) @ related
+        share = float((e.pairs & passed_on).sum() / max(e.pairs.sum(), 1))
+        weight = NOTE if not touched.any() else PROBLEM if share > TOO_MANY else RESERVATION
+        words = {
+            "are": "are related",
+            "meaning": "which comes first cannot be told",
+            "remedy": "Sample more often; read these links as relations without a direction.",
+        }
+        yield _hit_at_once(e, np.triu(related, 1), "--", share, words, weight)
+    driven = e.relations.at_once & e.modelled[None] & ~e.modelled[:, None]
+    if driven.any():
+        inputs = [e.names[int(i)] for i in np.flatnonzero(driven.any(axis=1))]
+        shared = e.relations.correlation**2 * np.asarray(e.strengths.risk, float)[None]
+        known = np.where(e.graph, e.scores, 0).max(axis=2)
+        missing = driven & ~(known > shared)
+        one = len(inputs) == 1
+        words = {
+            "are": "acts" if driven.sum() == 1 else "act",
+            "meaning": "no state before a step tells of that",
+            "remedy": f"If {listed(inputs)} {'is a sum or mean' if one else 'are sums or means'} "
+            "over the interval before the time stamp, as a day's rain is, shift "
+            f"{'it' if one else 'them'} one row back, to where the interval begins: "
+            + "; ".join(f"x[{name!r}] = x[{name!r}].shift(-1)" for name in inputs),
+        }
+        weight = RESERVATION if missing.any() else NOTE
+        yield _hit_at_once(e, driven, "→", float(missing.sum() / driven.sum()), words, weight)
+
+
+def _hit_at_once(
+    e: GraphEvidence,
+    pairs: Bool[np.ndarray, "source target"],
+    arrow: str,
+    share: float,
+    words: dict[str, str],
+    weight: str,
+) -> Hit:
+    """Return the finding on some pairs."""
+    strongest = float(np.nanmax(np.abs(e.relations.correlation[pairs])))
+    words = words | {"pairs": e.pairs_listed(pairs, arrow), "strongest": strongest}
+    return Hit(share, words, value=strongest, weight=weight)
 
 
 @rule(

@@ -121,8 +121,8 @@ def _chosen(
         readings = readings._replace(nats=np.where(held, 0, readings.nats))
         growing = proportional(factor_nats(samples), samples)
         if growing.any():
-            logs = [_with_logarithms(one, growing) for one in (samples, beginning)]
-            told = _as_logarithms_tell(*logs, readings, decided, measured, lags, prior, ~held)
+            logs, begun = (_with_logarithms(one, growing) for one in (samples, beginning))
+            told = _as_logarithms_tell(logs, begun, readings, decided, measured, lags, prior, ~held)
             if told is not None:
                 screened, said = told
                 why = BY_LOGARITHMS.format(names=named(samples, np.flatnonzero(growing)))
