@@ -103,7 +103,7 @@ class Rows(NamedTuple):
         rates = self.rates[there][:, some]
         return self._replace(
             past=self.past[there][:, :, some],
-            rates=rates - rates.mean(axis=0),
+            rates=rates - rates.sum(axis=0) / max(len(rates), 1),
             position=self.position[there],
             allowed=self.allowed[some][:, some],
             moves=self.moves[some],

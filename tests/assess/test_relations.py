@@ -688,3 +688,14 @@ def test_related_sources_of_a_present_link_relate_nothing_at_once():
     found = ndde.assess.relations(windows, graph, undecided=True)
     assert found.at_once[0, 1] and found.correlation[0, 1] == pytest.approx(-0.8, abs=0.05)
     assert not found.at_once[:2, 2].any()
+
+
+def test_variables_that_are_never_measured_together_have_no_rows():
+    x = np.random.default_rng(0).normal(size=(100, 2))
+    rows = rows_of(ndde.lagged_windows(x, dt=1.0))
+    seen = np.stack([np.arange(len(rows.rates)) < 50, np.arange(len(rows.rates)) >= 50], axis=1)
+    rows = rows._replace(known=seen[:, None])
+    own = rows.of(np.array([True, False]))
+    assert len(own.rates) == 50
+    np.testing.assert_allclose(own.rates.mean(axis=0), 0, atol=1e-12)
+    assert len(rows.of(np.array([True, True])).rates) == 0
