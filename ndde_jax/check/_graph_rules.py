@@ -396,7 +396,7 @@ def _lost(e: GraphEvidence) -> Iterator[Hit]:
     "proportional changes",
     GRAPH,
     "{who} {change} in proportion to {level}, which is {nats:.3g} nats likelier than by amounts: "
-    "noise multiplies, and so may what drives. Map or flow was decided by logarithms.",
+    "noise multiplies, and so may what drives.",
     "Compare with what logarithms tell: transform={transform} ({options}).",
 )
 def _proportional(e: GraphEvidence) -> Iterator[Hit]:
