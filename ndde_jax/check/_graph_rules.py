@@ -818,7 +818,8 @@ def _at_once(e: GraphEvidence) -> Iterator[Hit]:
         words = {
             "are": "are related",
             "meaning": "which comes first cannot be told",
-            "remedy": "Sample more often; read these links as relations without a direction.",
+            "remedy": "Sample more often; read these links as relations without a direction. If "
+            "one is a total over the interval before its time stamp, shift it one row back.",
         }
         yield _hit_at_once(e, np.triu(related, 1), "--", share, words, weight)
     driven = e.relations.at_once & e.modelled[None] & ~e.modelled[:, None]
