@@ -31,8 +31,8 @@ from ..windows._windows import Windows
 
 # Mean square of a correction, relative to the variance of the rates, from which on the step is too
 # long for it: what forgets most of its state within a step cannot be followed back from its end.
-# Of systems that can, it is below a tenth.
-TOO_LONG = 0.25
+# Of densely sampled flows it is below a tenth, of coarsely sampled ones below a half.
+TOO_LONG = 1.0
 
 
 def correct_flow(
