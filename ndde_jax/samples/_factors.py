@@ -5,7 +5,7 @@ from jaxtyping import Bool, Float
 
 from ._samples import Samples
 
-# Nats, in all and for each sample, by which proportional changes must be likelier.
+# Nats, in all and for each value, by which proportional changes must be likelier.
 CLEARLY, EACH = 10.0, 0.05
 # Ratio of the largest to the smallest value below which the two are nearly the same.
 WIDE = 1.5
@@ -38,7 +38,8 @@ def factor_nats(samples: Samples) -> Float[np.ndarray, "dim"]:
 
 def proportional(nats: Float[np.ndarray, "dim"], samples: Samples) -> Bool[np.ndarray, "dim"]:
     """Return which variables clearly change in proportion to their level, by their nats."""
-    return nats > max(CLEARLY, EACH * sum(map(len, samples.values)))
+    measured = np.sum([x.sum(axis=0) for x in samples.present], axis=0)
+    return nats > np.maximum(CLEARLY, EACH * measured)
 
 
 def _nats_of(recordings: list[np.ndarray], target: int, positive: Bool[np.ndarray, "dim"]) -> float:
@@ -47,19 +48,20 @@ def _nats_of(recordings: list[np.ndarray], target: int, positive: Bool[np.ndarra
     present, before, after = (
         np.concatenate([x[start : len(x) - 2 + start] for x in recordings]) for start in (1, 0, 2)
     )
-    rows = np.isfinite(present[:, [target, *others]]).all(axis=1)
-    rows &= np.isfinite(before[:, target]) & np.isfinite(after[:, target])
+    rows = np.isfinite(np.stack([x[:, target] for x in (before, present, after)])).all(axis=0)
     present, before, after = present[rows], before[rows, target], after[rows, target]
     now, most = present[:, target], len(present) // SAMPLES
+    if most < 1 + 2 * (len(POWERS) + 1):
+        return 0.0
     columns = [np.ones(len(now))]
     for x in (now, before):
         columns += [(x / x.mean()) ** power for power in POWERS] + [np.log(x)]
     for k in others:
-        columns.append(present[:, k])
-        if positive[k]:
-            columns.append(np.log(present[:, k]))
-    if most < 1 + 2 * (len(POWERS) + 1):
-        return 0.0
+        there = np.isfinite(present[:, k])
+        if there.any():
+            # A value that is missing tells nothing: it is the mean.
+            x = np.where(there, present[:, k], present[there, k].mean())
+            columns += [x, np.log(x)] if positive[k] else [x]
     design = np.stack(columns[:most], axis=1)
     design = design / np.maximum(np.sqrt(np.mean(design**2, axis=0)), 1e-300)[None]
     changes = np.stack([after - now, np.log(after / now)], axis=1)

@@ -52,6 +52,10 @@ def test_proportional_changes_are_told_from_changes_by_amounts():
     gaps[::7, 1] = np.nan
     samples = ndde.read_samples(gaps, dt=1.0)
     assert proportional(factor_nats(samples), samples).all()
+    # Without any row that holds all of them, and without any value of one beside another.
+    turns = np.where(np.arange(500)[:, None] // 100 % 3 == np.arange(3)[None], np.exp(y), np.nan)
+    turned = ndde.read_samples(turns, dt=1.0)
+    assert proportional(factor_nats(turned), turned).all()
     logs = ndde.prepare_samples(samples, (), transform={"x1": "log"})
     assert not factor_nats(logs)[1]
 
