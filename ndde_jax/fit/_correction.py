@@ -31,7 +31,7 @@ from ..windows._windows import Windows
 
 # Mean square of a correction, relative to the variance of the rates, from which on the step is too
 # long for it: what forgets most of its state within a step cannot be followed back from its end.
-# Of densely sampled flows it is below a tenth, of coarsely sampled ones below a half.
+# Of densely sampled flows it is below a tenth; of coarse ones it comes near the limit.
 TOO_LONG = 1.0
 
 

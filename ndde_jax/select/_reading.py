@@ -1,6 +1,7 @@
 """The windows of a record that is read as a map or as a flow, by the evidence of its samples."""
 
 import dataclasses
+import functools
 import time
 from typing import Any, NamedTuple
 
@@ -168,9 +169,15 @@ def _as_logarithms_tell(
     likelier, said = _as_read(told, decided, logs, lags, prior, counting)
     found = likelier.readings or told
     readings = readings._replace(nats=found.nats, trust=found.trust, smooth=found.smooth)
-    if likelier.windows.scheme == "midpoint":
-        return _as_flow(readings, measured, lags, prior), said
-    return Screened(cut_windows(measured, lags, "euler", prior), readings=readings), said
+    reading = "flow" if likelier.windows.scheme == "midpoint" else "map"
+    return _read_as(reading, readings, measured, lags, prior), said
+
+
+def _read_as(reading: str, readings: Readings, measured: Measurements, lags, prior) -> Screened:
+    """Return the windows of a map or of a flow."""
+    if reading == "map":
+        return Screened(cut_windows(measured, lags, "euler", prior), readings=readings)
+    return _as_flow(readings, measured, lags, prior)
 
 
 def _as_flow(readings: Readings | None, measured: Measurements, lags, prior) -> Screened:
@@ -258,11 +265,9 @@ def _as_read(
     did, about the targets that are `counting`.
     """
 
-    def read_as(reading: str) -> Screened:
-        if reading == "map":
-            return Screened(cut_windows(measured, lags, "euler", prior), readings=readings)
-        return _as_flow(readings, measured, lags, prior)
-
+    read_as = functools.partial(
+        _read_as, readings=readings, measured=measured, lags=lags, prior=prior
+    )
     limit = TIE if decided == "euler" else -CLEARLY
     likelier, other = ("map", "flow") if readings.evidence <= limit else ("flow", "map")
     chosen = read_as(likelier)

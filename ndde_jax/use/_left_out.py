@@ -321,8 +321,8 @@ RIDGE = 1e-6
 
 def make_echoes(found: Any, ensemble: Ensemble) -> tuple[NeuralDDE, ...]:
     """Return models fitted to simulated records of the learned system, made with its noise and
-    measurement error from the start of the data on, or in stretches along them, and sampled,
-    differenced and fitted on its graph like the data.
+    measurement error from the first past that misses nothing on, or in stretches along the data,
+    and sampled, differenced and fitted on its graph like these.
 
     By how much they differ from the learned drift is by how much that may differ from the true one,
     for all that has nothing to do with the length of the record: coarse sampling, error in the
