@@ -12,7 +12,7 @@ import ndde_jax as ndde
 from benchmarks.delays import data, settings
 from benchmarks.dirty import data as dirty
 from benchmarks.world import generators
-from ndde_jax.assess._assess import error_rates, relations
+from ndde_jax.assess._assess import Relations, error_rates, relations
 from ndde_jax.assess._relations import (
     _two_stages,
     _upper_share,
@@ -699,3 +699,21 @@ def test_variables_that_are_never_measured_together_have_no_rows():
     assert len(own.rates) == 50
     np.testing.assert_allclose(own.rates.mean(axis=0), 0, atol=1e-12)
     assert len(rows.of(np.array([True, True])).rates) == 0
+
+
+def test_known_inputs_drive_and_nothing_unseen_drives_them():
+    every = ~np.eye(3, dtype=bool)
+    found = dataclasses.replace(
+        Relations.none(np.zeros((3, 3, 1), bool)),
+        at_once=every,
+        confounded=every,
+        not_excluded=every,
+        correlation=np.full((3, 3), 0.5),
+    ).of_inputs(np.array([True, True, False]))
+    assert not found.at_once[0, 1] and found.at_once[0, 2] and found.at_once[2, 1]
+    assert not found.confounded.any()
+    assert not found.not_excluded[:2].any() and found.not_excluded[2, :2].all()
+    # What is shared within a step counts for the direction that is known, and not for the other.
+    ranked = found.ranked(np.zeros((3, 3)), np.zeros((3, 3, 1), bool), np.ones(3))
+    np.testing.assert_allclose(ranked[:2, 2], 0.25)
+    np.testing.assert_allclose(ranked[2, :2], 0, atol=1e-12)
