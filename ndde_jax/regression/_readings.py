@@ -489,25 +489,27 @@ class _Finer(NamedTuple):
 
     @classmethod
     def of(cls, graph: np.ndarray, lags: tuple[int, ...], risk: np.ndarray) -> "_Finer":
-        """Return as many targets of a graph as there is room for, the best explained first."""
+        """Return as many targets of a graph as there is room for, the best explained first; where
+        there is no room for one, those lags that are nearest to the ones that matter to it.
+        """
         best = cls(np.zeros(0, int), np.zeros(0, bool), lags)
-        gaps = np.diff(lags, append=2 * lags[-1] - lags[-2])
-        before = np.diff(lags, prepend=0)
-        targets: list[int] = []
         for target in np.argsort(risk, kind="stable"):
-            trial = [*targets, int(target)]
-            some = graph[:, trial]
-            variables = np.union1d(np.flatnonzero(some.any((1, 2))), trial)
-            used = np.flatnonzero(some.any((0, 1)))
-            fine = {0}
-            for k in used:
-                least = max(lags[k] - before[k] // 2 - 1, 0)
-                fine |= set(range(least, lags[k] + gaps[k] // 2 + 2))
-            if targets and len(variables) * len(fine) > FINER:
+            targets = best.targets_with(int(target))
+            some = graph[:, targets]
+            variables = np.union1d(np.flatnonzero(some.any((1, 2))), targets)
+            used, reach = np.flatnonzero(some.any((0, 1))), lags[-1]
+            fine = _all_about(lags, used, reach)
+            while len(targets) == 1 and reach > 0 and len(variables) * len(fine) > FINER:
+                reach //= 2
+                fine = _all_about(lags, used, reach)
+            if len(targets) > 1 and len(variables) * len(fine) > FINER:
                 break
-            targets = trial
-            best = cls(variables, np.isin(variables, targets), tuple(sorted(map(int, fine))))
+            best = cls(variables, np.isin(variables, targets), fine)
         return best
+
+    def targets_with(self, another: int) -> list[int]:
+        """Return the targets, and another."""
+        return [*map(int, self.variables[self.targets]), another]
 
     def edges(self, edges: np.ndarray, lags: tuple[int, ...]) -> np.ndarray:
         """Return edges `[source target lag]` of this part, each lag taken from the nearest
@@ -516,6 +518,18 @@ class _Finer(NamedTuple):
         nearest = np.abs(np.asarray(self.lags)[:, None] - np.asarray(lags)[None]).argmin(axis=1)
         some = edges[np.ix_(self.variables, self.variables)][:, :, nearest]
         return some & self.targets[None, :, None]
+
+
+def _all_about(
+    lags: tuple[int, ...], used: Int[np.ndarray, " place"], reach: int
+) -> tuple[int, ...]:
+    """Return all lags from each of those in use halfway to its neighbours, at most `reach`, and one
+    beyond.
+    """
+    after = np.minimum(np.diff(lags, append=2 * lags[-1] - lags[-2]) // 2, reach)
+    before = np.minimum(np.diff(lags, prepend=0) // 2, reach)
+    about = (range(max(lags[k] - int(before[k]) - 1, 0), lags[k] + int(after[k]) + 2) for k in used)
+    return tuple(sorted({0}.union(*about)))
 
 
 def _compare(

@@ -8,7 +8,7 @@ from scipy.integrate import quad
 import ndde_jax as ndde
 from ndde_jax.regression import compare_readings
 from ndde_jax.regression._features import Between
-from ndde_jax.regression._readings import changing_variance, mean_weights
+from ndde_jax.regression._readings import FINER, _Finer, changing_variance, mean_weights
 
 KEY = jax.random.key(0)
 
@@ -49,6 +49,19 @@ def with_estimates(x, estimated):
         compare_readings([x], tuple(range(5)), allowed, ~allowed, None, told)
         for told in (None, (estimated,))
     ]
+
+
+def test_lags_far_apart_are_looked_at_in_no_more_room_than_there_is():
+    lags, graph = (0, 1, 2, 4, 72, 144, 288), np.zeros((3, 3, 7), bool)
+    graph[[0, 0, 1], 0, [0, 4, 6]] = graph[2, 2, 0] = True
+    finer = _Finer.of(graph, lags, np.array([0.5, 1.0, 0.6]))
+    assert len(finer.lags) * len(finer.variables) <= FINER
+    assert finer.variables[finer.targets].tolist() == [0] and finer.variables.tolist() == [0, 1]
+    near = {lag + side for lag in (0, 72, 288) for side in (-1, 0, 1)} - {-1}
+    assert near <= set(finer.lags) and len(finer.lags) > 30
+    # With candidates close to one another all targets have room.
+    every = _Finer.of(graph, (0, 2, 4, 6, 8, 10, 12), np.ones(3))
+    assert every.targets.all() and every.lags == (0, 1, 2, *range(6, 15))
 
 
 def test_values_that_were_estimated_make_no_flow_of_a_map():
