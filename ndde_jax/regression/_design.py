@@ -20,6 +20,8 @@ from ._features import MANY_QUANTILES, QUANTILES, WIDTH, knots_of, spline_column
 LEAST = 1e-5
 # Of the size of a term beside the terms before it: less is redundant.
 REDUNDANT = 1e-4
+# Numbers of inputs whose splines are made at a time.
+AT_A_TIME = 2**17
 
 
 # Plain dataclasses: searches read attributes of a design ten thousand times, and those of an
@@ -126,6 +128,16 @@ class Design:
         mean = weight @ raw / xp.maximum(weight.sum(), 1)
         return (raw - mean[None]) * self.root[:, None], mean
 
+    def inner_products_with_lines(self, pairs: Any) -> Any:
+        """Return the inner products of all features with the straight lines of both inputs of some
+        pairs, `[input width pair 2]`, without errors.
+        """
+        xp = namespace_of((self, pairs))
+        itself = np.arange(self.n_inputs)[:, None, None] == pairs[None]
+        line = (np.arange(self.width) == 0)[None, :, None, None]
+        error = xp.where(itself[:, None] & line, self.error, 0).astype(self.gram.dtype)
+        return self.gram[:, :, pairs, 0] - error
+
     def along_products(self, residual: Any) -> Any:
         """Return the inner product of the product of every two inputs with a residual of weighted
         mean zero, `[input input]`.
@@ -175,11 +187,7 @@ def design_of(inputs: Any, weight: Any, knots: Any = None, error: Any = 0.0) -> 
         at = jnp.asarray(QUANTILES, inputs.dtype)
         seen = jnp.where((weight > 0)[:, None], inputs, jnp.nan)
         knots = jnp.nan_to_num(jnp.nanquantile(seen, at, axis=0).T)
-    terms = spline_columns(inputs, knots if xp is np else knots[None])
-    total = xp.maximum(weight.sum(), 1)
-    means = [weight @ term / total for term in terms]
-    centred = ((term - m[None]) * root[:, None] for term, m in zip(terms, means, strict=True))
-    basis = orthonormal(centred)
+    mean, basis = _splines(inputs, knots, weight, root)
     gram = inner_products(basis.features, basis.features)
     if error:
         eye = np.eye(basis.present.size, dtype=inputs.dtype)
@@ -188,7 +196,7 @@ def design_of(inputs: Any, weight: Any, knots: Any = None, error: Any = 0.0) -> 
         inputs=inputs,
         root=root,
         knots=knots,
-        mean=xp.stack(means, axis=-1),
+        mean=mean,
         matrix=basis.matrix,
         present=basis.present,
         features=basis.features,
@@ -196,6 +204,29 @@ def design_of(inputs: Any, weight: Any, knots: Any = None, error: Any = 0.0) -> 
         norms=_norms_of_products(inputs, inputs, root),
         error=error,
     )
+
+
+def _splines(inputs: Any, knots: Any, weight: Any, root: Any) -> tuple[Any, "Basis"]:
+    """Return the means of the spline terms of every input, `[input term]`, and their basis; a few
+    inputs at a time where there are many numbers, which then stay close to the processor.
+    """
+    xp, (n, n_inputs) = namespace_of((inputs, knots, weight)), inputs.shape
+    if xp is np and inputs.size > AT_A_TIME and n_inputs > 1:
+        few = max(AT_A_TIME // n, 1)
+        features = np.empty((n_inputs, knots.shape[1] - 1, n))
+        rest = []
+        for first in range(0, n_inputs, few):
+            part = slice(first, first + few)
+            mean, basis = _splines(inputs[:, part], knots[part], weight, root)
+            features[part] = basis.features.transpose(1, 2, 0)
+            rest.append((mean, basis.matrix, basis.present))
+        mean, *basis = map(np.concatenate, zip(*rest, strict=True))
+        return mean, Basis(features.transpose(2, 0, 1), *basis)
+    terms = spline_columns(inputs, knots if xp is np else knots[None])
+    total = xp.maximum(weight.sum(), 1)
+    means = [weight @ term / total for term in terms]
+    centred = ((term - m[None]) * root[:, None] for term, m in zip(terms, means, strict=True))
+    return xp.stack(means, axis=-1), orthonormal(centred)
 
 
 class Basis(NamedTuple):

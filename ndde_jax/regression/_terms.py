@@ -176,15 +176,19 @@ def fit_terms(design: Design, y: Any, terms: Terms) -> Fit:
     first = np.arange(width) == 0
     lines = (level == LINE)[:, None] & first[None]
     on = design.present[own] & ((level == CURVE)[:, None] | lines)
-    columns = (design.features[:, own].reshape(len(y), -1), design.products(pairs)[0])
+    multiplied = design.products(pairs)[0]
     splines = (own[:, None] * width + np.arange(width)[None]).reshape(-1)
     reads = xp.repeat(own[:, None] == numbers[None], width, axis=0)
     reads = xp.concatenate([reads, (pairs[:, :, None] == numbers[None, None]).any(1)])
     place = xp.concatenate([splines, xp.full(len(pairs), -1)])
-    columns, on = xp.concatenate(columns, axis=1), xp.concatenate([on.reshape(-1), used])
+    on = xp.concatenate([on.reshape(-1), used])
     if xp is np:
-        columns, reads, place, on = columns[:, on], reads[on], place[on], on[on]
-    columns = xp.where(on[None], columns, 0)
+        reads, place, on = reads[on], place[on], on[on]
+        splines = place[: len(place) - len(pairs)]
+    columns = design.features.reshape(len(y), -1)[:, splines]
+    columns = xp.concatenate([columns, multiplied], axis=1) if len(pairs) else columns
+    if xp is not np:
+        columns = xp.where(on[None], columns, 0)
     gram = columns.T @ columns
     error = xp.where(on & (place >= 0), design.error, 0).astype(gram.dtype)
     ridge = xp.where(on, ridge_of(gram.dtype), 1).astype(gram.dtype) + error
@@ -297,16 +301,22 @@ def _problem(design: Design, rate: _Rate, slots: Any, products: _Products, place
         rate.bent, (np.arange(design.width) == 0)[None]
     )
     pairs, count, among = products.pairs, products.pairs.shape[0], slots.shape[0]
-    # A product comes with the straight lines of its inputs, so that one move brings all of it.
-    lines = design.features[:, :, 0][:, pairs]
-    columns = xp.concatenate([design.products(pairs)[0][..., None], lines], axis=-1)
     spare, full = (0, design.width - 3), (0, 0)
-    crossed = inner_products(design.features[:, slots], columns)
+    multiplied = design.products(pairs)[0]
+    crossed = inner_products(design.features[:, slots], multiplied)
+    # A product comes with the straight lines of its inputs, so that one move brings all of it.
+    lines = design.inner_products_with_lines(pairs)
+    between = lines[pairs, 0]
+    along = crossed[place, 0].transpose(2, 0, 1)  # products with lines, `[product product 2]`
+    inner = xp.concatenate([(multiplied.T @ multiplied)[:, None, :, None], along[:, None]], axis=3)
+    below = xp.concatenate([along.transpose(1, 2, 0)[..., None], between], axis=3)
+    inner = xp.pad(xp.concatenate([inner, below], axis=1), (full, spare, full, spare))
+    crossed = xp.concatenate([crossed[..., None], lines[slots]], axis=3)
     crossed = xp.pad(crossed, (full, full, full, spare))
-    inner = xp.pad(inner_products(columns, columns), (full, spare, full, spare))
     above = xp.concatenate([design.gram[slots][:, :, slots], crossed], axis=2)
     below = xp.concatenate([crossed.transpose(2, 3, 0, 1), inner], axis=2)
-    cross = xp.pad((y @ columns.reshape(len(y), -1)).reshape(count, 3), (full, spare))
+    cross = xp.concatenate([(y @ multiplied)[:, None], rate.cross[pairs, 0]], axis=1)
+    cross = xp.pad(cross, (full, spare))
     there = xp.repeat(products.there[:, None], 3, axis=1)
     unused = xp.zeros(count, bool)
     charge = xp.concatenate([own_present.sum(1), xp.zeros(count, int)]).astype(np.int32)

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from ndde_jax.regression import _terms
+from ndde_jax.regression import _design, _terms
 from ndde_jax.regression._design import design_of
 from ndde_jax.regression._search import CURVE, LINE, OUT
 from ndde_jax.regression._terms import Terms, describe, find_terms, fit_terms, outside_gains
@@ -210,3 +210,43 @@ def test_products_are_tried_together_where_all_of_them_explain_what_two_cost(siz
         risks = (_terms.fit_terms(design, rate, one).risk for one in (without, terms))
         tried.append(_terms._worth_together(400, *risks, 3))
     assert all(tried) if size else np.mean(tried) < 0.05
+
+
+def test_products_come_with_the_inner_products_of_their_columns():
+    rng, error = np.random.default_rng(3), 0.01
+    z = rng.normal(size=(200, 5))
+    design = design_of(z, np.ones(200), error=error)
+    y, _ = design.standardised(z[:, 0] * z[:, 3] + rng.normal(size=200))
+    cross = (y @ design.features.reshape(200, -1)).reshape(5, -1)
+    every, slots = np.ones(5, bool), np.array([0, 1, 3])
+    pairs, place = np.array([[0, 3], [1, 3], [0, 1]]), np.array([[0, 2], [1, 2], [0, 1]])
+    rate = _terms._Rate(y, cross, every, ~every, 200.0, True, 5)
+    products = _terms._Products(pairs, np.ones(3, bool), 1.0)
+    problem = _terms._problem(design, rate, slots, products, place)
+    # Splines of three inputs, then each product with the straight lines of both its inputs.
+    lines = design.features[:, :, 0]
+    columns = [design.features[:, j] for j in slots]
+    for a, b in pairs:
+        one = z[:, a] * z[:, b] - np.mean(z[:, a] * z[:, b])
+        columns.append(np.stack([one / np.linalg.norm(one), lines[:, a], lines[:, b]], axis=1))
+    columns = np.concatenate(columns, axis=1)
+    held = problem.present.reshape(-1)
+    errors = error * np.diag(np.arange(columns.shape[1]) < 3 * design.width)
+    n = len(held)
+    np.testing.assert_allclose(
+        problem.gram.reshape(n, n)[np.ix_(held, held)], columns.T @ columns + errors, atol=1e-12
+    )
+    np.testing.assert_allclose(problem.cross.reshape(-1)[held], columns.T @ y, atol=1e-12)
+
+
+def test_inputs_a_few_at_a_time_are_as_all_at_once(monkeypatch):
+    z = np.random.default_rng(4).normal(size=(300, 7))
+    z[:, 6] = z[:, 6] > 0  # redundant splines
+    whole = design_of(z, np.ones(300))
+    monkeypatch.setattr(_design, "AT_A_TIME", 700)
+    parts = design_of(z, np.ones(300))
+    assert parts.features.strides == whole.features.strides
+    for name in ("features", "matrix", "mean", "gram"):
+        np.testing.assert_allclose(getattr(parts, name), getattr(whole, name), atol=1e-10)
+    np.testing.assert_array_equal(parts.present, whole.present)
+    assert not whole.present.all()
