@@ -70,7 +70,8 @@ class Discovery(Usable):
     - `ranking`: a ranking of sources whatever the delay, `[source target]`: the share of each in
         explaining the rate of the target, by present or past values, on the scale of the explained
         variance; or the order in time, where events pass through. It also ranks sources without a
-        kept edge. `source_scores` is this with what pairs share within a sampling interval.
+        kept edge. `source_scores` is this, less what chance explains, with what pairs share
+        within a sampling interval.
     - `recipe`, `coefficient`: how the graph was chosen; `networks` tells for which variables
         networks, not splines, judged the edges, `[target]`; `choices` are sentences on the
         decisions made on the way.
@@ -188,9 +189,17 @@ class Discovery(Usable):
         the target's rate. Of the two directions of a pair the one counts more that the shape of
         their distributions makes likelier ([Hyvärinen and Smith
         (2013)](https://www.jmlr.org/papers/v14/hyvarinen13a.html)).
+
+        The `ranking` gives each target's sources their shares of what tells its rate. A source
+        without a kept edge counts less here the more likely chance explains as much, by its least
+        p-value; and a quarter of that where no other variable has an edge into the target, which
+        nothing may drive.
         """
         risk = np.asarray(self.strengths.risk, float)
-        return self._relations.ranked(self.ranking, self.graph, risk)
+        ranking = self.ranking
+        if not self.events:  # of which only who comes first is known
+            ranking = self._error_rates.weighed(ranking, self.graph)
+        return self._relations.ranked(ranking, self.graph, risk)
 
     @property
     def residual_correlation(self) -> np.ndarray:

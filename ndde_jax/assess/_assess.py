@@ -35,6 +35,13 @@ from ._score import (
     rows_of,
 )
 
+# The p-value at which a source that is not kept counts half in a ranking, and the part that counts
+# of all sources of a target into which none is kept. A ranking by shares of what tells each rate
+# would give what chance explains of an actuator as much as what drives a sensor. Both were chosen
+# by looking at rankings of simulated plants, of the world's benchmarks and of CausalDynamics'
+# developer set; levels from .01 to .1 and parts from a tenth to a half do about as well.
+LIKELY, UNDRIVEN = 0.05, 0.25
+
 
 @dataclasses.dataclass(frozen=True)
 class ErrorRates:
@@ -56,6 +63,24 @@ class ErrorRates:
         if tested.any():
             q[tested] = false_discovery_control(self.p[tested])
         return q
+
+    def weighed(
+        self,
+        ranking: Float[np.ndarray, "source target"],
+        graph: Bool[np.ndarray, "source target lag"],
+    ) -> Float[np.ndarray, "source target"]:
+        """Return a ranking of sources in which another variable without a kept edge counts less:
+        1 / (1 + 20 p), where p is that of its best lag times the number of lags, and a quarter of
+        that where the target keeps no edge from any other variable, as one that nothing drives.
+        """
+        linked, others = graph.any(axis=2), ~np.eye(len(graph), dtype=bool)
+        tested = np.isfinite(self.p)
+        least = np.where(tested, self.p, 1).min(axis=2)
+        chance = np.minimum(least * np.maximum(tested.sum(axis=2), 1), 1)
+        weight = 1 / (1 + chance / LIKELY)
+        weight = np.where((linked & others).any(axis=0)[None], weight, weight * UNDRIVEN)
+        # What precedence ranks below nothing stays there.
+        return np.where(linked | ~others | (ranking <= 0), ranking, ranking * weight)
 
 
 @dataclasses.dataclass(frozen=True)

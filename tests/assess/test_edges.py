@@ -1,5 +1,6 @@
 """Error rates of candidate edges: uniform where there is nothing, small where something is."""
 
+import jax
 import numpy as np
 import pytest
 import statsmodels.api as sm
@@ -7,7 +8,7 @@ from scipy import stats
 
 import ndde_jax as ndde
 from benchmarks.world import generators
-from ndde_jax.assess._assess import error_rates
+from ndde_jax.assess._assess import ErrorRates, error_rates
 from ndde_jax.assess._score import group_test
 from ndde_jax.metrics import auroc
 
@@ -176,3 +177,32 @@ def test_links_that_are_felt_in_products_alone_are_not_called_unconfirmed():
     graph[np.arange(3), np.arange(3), 0] = graph[0, 2, 0] = graph[1, 2, 0] = True
     windows = ndde.lagged_windows(x, dt=1.0, lags=(0, 1))
     assert not ndde.assess.relations(windows, graph).unconfirmed.any()
+
+
+def test_sources_count_less_by_what_chance_explains():
+    p = np.full((3, 3, 2), 0.5)
+    p[0, 1] = 0.025, np.nan  # one lag was tested
+    p[1, 0] = 0.0125, 0.9  # the better of two
+    p[0, 2] = np.nan  # nothing is known
+    graph = np.zeros((3, 3, 2), bool)
+    graph[2, 0, 1] = graph[0, 0, 0] = True
+    ranking = np.array([[0.6, 0.3, 0.2], [0.4, 0.5, -0.1], [0.1, 0.2, 0.7]])
+    expected = ranking.copy()  # edges, own pasts and what is below nothing stay
+    expected[1, 0] = 0.4 / 1.5
+    expected[0, 1] = 0.3 / 1.5 / 4  # nothing else has an edge into this one
+    expected[2, 1], expected[0, 2] = 0.2 / 21 / 4, 0.2 / 21 / 4
+    np.testing.assert_allclose(ErrorRates(p).weighed(ranking, graph), expected)
+
+
+def test_what_nothing_drives_ranks_so():
+    """An actuator that forgets slowly and an arm that rings: its past tells most of its rate."""
+    rng, x = np.random.default_rng(0), np.zeros((600, 2))
+    for k in range(2, 600):
+        x[k, 0] = 0.8 * x[k - 1, 0] + 0.2 * rng.normal()
+        ringing = 1.7 * x[k - 1, 1] - 0.96 * x[k - 2, 1]
+        x[k, 1] = ringing + 0.1 * x[k - 1, 0] + 0.2 * x[k - 2, 0] + 0.01 * rng.normal()
+    recipe = ndde.Recipe.fast()
+    found = ndde.discover(x, dt=1.0, lags=(0, 1, 2), recipe=recipe, key=jax.random.key(0))
+    assert found.graph[0, 1].any() and not found.graph[1, 0].any()
+    assert found.source_scores[0, 1] > 2 * found.source_scores[1, 0]
+    assert found.ranking[0, 1] < 2 * found.ranking[1, 0]  # shares alone do not tell

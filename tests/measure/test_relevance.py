@@ -89,7 +89,7 @@ def test_the_ranking_reaches_discover(samples):
     found = ndde.discover(samples, lags=(0, 1, 2), recipe=fast, key=jax.random.key(0))
     own = np.asarray(found.strengths.source_value)
     expected, (reason,) = rank(found.samples, Screened(found.windows), own)
-    np.testing.assert_array_equal(found.source_scores, expected)
+    np.testing.assert_array_equal(found.ranking, expected)
     assert reason in found.choices
 
 
