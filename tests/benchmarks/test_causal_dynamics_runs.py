@@ -113,6 +113,7 @@ sys.exit(main(["run", "--data", sys.argv[1], "--method", "slow", "--out", sys.ar
 
 
 @pytest.mark.usefixtures("double_precision_children")
+@pytest.mark.slow  # as `test_store` for the store, which all runs keep
 def test_killed_run_resumes_to_the_same_results(graphs, tmp_path, register):
     out = tmp_path / "killed.sqlite"
     with subprocess.Popen(

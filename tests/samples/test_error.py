@@ -159,6 +159,7 @@ def test_required_lags_stay(short):
     assert ndde.discover(noisy, dt=DT, lags=LAGS, **options).graph[0, 2].all()
 
 
+@pytest.mark.slow
 def test_a_strategy_of_ones_own_is_not_said_to_leave_out_lags(short):
     noisy = short + 0.1 * short.std(axis=0) * np.random.default_rng(9).normal(size=short.shape)
     recipe = ndde.Recipe(strategy=ndde.select.Splines(), delays=False)
