@@ -191,9 +191,9 @@ class Discovery(Usable):
         (2013)](https://www.jmlr.org/papers/v14/hyvarinen13a.html)).
 
         The `ranking` gives each target's sources their shares of what tells its rate. A source
-        without a kept edge counts less here the more likely chance explains as much, by its least
-        p-value; and a quarter of that where no other variable has an edge into the target, which
-        nothing may drive.
+        without a kept edge counts less here the more likely chance explains as much, by the
+        p-values of all its lags; and a quarter of that where no other variable has an edge into the
+        target, which nothing may drive.
         """
         risk = np.asarray(self.strengths.risk, float)
         ranking = self.ranking

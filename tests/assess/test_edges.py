@@ -182,15 +182,17 @@ def test_links_that_are_felt_in_products_alone_are_not_called_unconfirmed():
 def test_sources_count_less_by_what_chance_explains():
     p = np.full((3, 3, 2), 0.5)
     p[0, 1] = 0.025, np.nan  # one lag was tested
-    p[1, 0] = 0.0125, 0.9  # the better of two
+    p[1, 0] = 0.0125, 0.9
     p[0, 2] = np.nan  # nothing is known
     graph = np.zeros((3, 3, 2), bool)
     graph[2, 0, 1] = graph[0, 0, 0] = True
     ranking = np.array([[0.6, 0.3, 0.2], [0.4, 0.5, -0.1], [0.1, 0.2, 0.7]])
     expected = ranking.copy()  # edges, own pasts and what is below nothing stay
-    expected[1, 0] = 0.4 / 1.5
+    both = stats.combine_pvalues(p[1, 0], method="fisher").pvalue
+    expected[1, 0] = 0.4 / (1 + both / 0.05)
     expected[0, 1] = 0.3 / 1.5 / 4  # nothing else has an edge into this one
-    expected[2, 1], expected[0, 2] = 0.2 / 21 / 4, 0.2 / 21 / 4
+    expected[2, 1] = 0.2 / (1 + stats.combine_pvalues([0.5, 0.5]).pvalue / 0.05) / 4
+    expected[0, 2] = 0.2 / 21 / 4
     np.testing.assert_allclose(ErrorRates(p).weighed(ranking, graph), expected)
 
 
