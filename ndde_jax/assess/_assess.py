@@ -79,7 +79,8 @@ class ErrorRates:
         tested = np.isfinite(self.p)
         surprise = -2 * np.log(np.where(tested, np.maximum(self.p, 1e-300), 1)).sum(axis=2)
         weight = 1 / (1 + chdtrc(2 * np.maximum(tested.sum(axis=2), 1), surprise) / LIKELY)
-        weight = np.where((linked & others).any(axis=0)[None], weight, weight * UNDRIVEN)
+        undriven = ~np.any(linked & others, axis=0, keepdims=True)
+        weight = np.where(undriven, weight * UNDRIVEN, weight)
         # What precedence ranks below nothing stays there.
         return np.where(linked | ~others | (ranking <= 0), ranking, ranking * weight)
 
