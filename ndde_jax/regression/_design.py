@@ -20,7 +20,7 @@ from ._features import MANY_QUANTILES, QUANTILES, WIDTH, knots_of, spline_column
 LEAST = 1e-5
 # Of the size of a term beside the terms before it: less is redundant.
 REDUNDANT = 1e-4
-# Numbers of inputs whose splines are made at a time.
+# Numbers of inputs whose splines are made at a time: a megabyte, which caches hold.
 AT_A_TIME = 2**17
 
 
