@@ -47,7 +47,13 @@ def same(first, second):
     )
 
 
-@pytest.mark.parametrize("category", recipes.RECIPES)
+@pytest.mark.parametrize(
+    "category",
+    [
+        pytest.param(name, marks=[pytest.mark.slow] * (not name.startswith("simple/")))
+        for name in recipes.RECIPES
+    ],
+)
 def test_every_category_is_generated_from_the_seed_alone(category):
     found = made(category, n_graphs=2)
     assert len(found) == 2

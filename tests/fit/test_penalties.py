@@ -28,7 +28,7 @@ PRIOR = ndde.prior_knowledge(3, forbidden=[FORBIDDEN], required=[REQUIRED])
 
 
 # As their neighbours but for one setting; without a path less is trained than with one.
-SLOW = {"L0NDDE", "L0NDDE path", "AGL reset", "PathReg gates", "CNODE paths"}
+SLOW = {"L0NDDE", "L0NDDE path", "AGL reset", "PathReg", "PathReg gates", "CNODE paths"}
 
 
 @pytest.fixture(

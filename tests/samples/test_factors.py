@@ -60,7 +60,7 @@ def test_proportional_changes_are_told_from_changes_by_amounts():
     assert not factor_nats(logs)[1]
 
 
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.slow)])
 def test_a_map_that_is_multiplied_by_noise_is_read_as_a_map(seed):
     samples = ndde.read_samples(outbreaks(seed=seed), dt=1.0)
     found = choose_windows(samples, lags=tuple(range(6)), scheme="auto", prior=None)

@@ -69,7 +69,9 @@ def read(x):
     return found.readings
 
 
-@pytest.mark.parametrize("gaps", (seldom, lambda x: outages(x, 0.25)))
+@pytest.mark.parametrize(
+    "gaps", (pytest.param(seldom, marks=pytest.mark.slow), lambda x: outages(x, 0.25))
+)
 def test_a_record_is_read_by_the_windows_that_each_target_has(gaps):
     x = chain(1000)
     whole, found = read(x), read(gaps(x))

@@ -42,8 +42,15 @@ def run(strategy, w, key, price):
     return ndde.recover(w, strategy, price, key=key)
 
 
-# As "Gates" but for the penalty, which has tests of its own; with less to do; or a path of them.
-SLOW = {"Gates, as they are", "Gates, group lasso", "Gates, from everything", "CoefficientPath"}
+# As "Gates" but for the penalty, which has tests of its own; with less to do; a path of them; or
+# with the tests of `test_exhaustive`.
+SLOW = {
+    "Gates, as they are",
+    "Gates, group lasso",
+    "Gates, from everything",
+    "CoefficientPath",
+    "Exhaustive",
+}
 
 
 @pytest.fixture(

@@ -29,7 +29,7 @@ def end(tau, bounds=None, n_steps=100, solver=None):
     ).ys[-1, 0]
 
 
-@pytest.mark.parametrize("tau", [0.3, 2.5])
+@pytest.mark.parametrize("tau", [0.3, pytest.param(2.5, marks=pytest.mark.slow)])
 def test_a_delay_outside_its_bounds(tau):
     with pytest.raises(ValueError, match="delays must lie within delay_bounds"):
         end(tau, (0.5, 1.5))
@@ -61,7 +61,7 @@ def test_a_delay_outside_its_bounds(tau):
     np.testing.assert_allclose(gradient, [0, slope(1.0)])
 
 
-@pytest.mark.parametrize("tau", [0.1, 0.8, 1.2])
+@pytest.mark.parametrize("tau", [0.1, pytest.param(0.8, marks=pytest.mark.slow), 1.2])
 @pytest.mark.parametrize("bounds", [None, (0.1, 2.0)])
 def test_the_derivative_by_a_delay_on_the_grid(tau, bounds):
     """The difference of both sides, for short delays and long ones, whose derivatives differ."""

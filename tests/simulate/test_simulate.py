@@ -321,7 +321,7 @@ def test_saved_states_are_those_of_the_full_path(save_every):
     np.testing.assert_allclose(part.ts, np.asarray(full.ts)[::save_every])
 
 
-SOLVERS = [diffrax.Euler(), diffrax.Bosh3()]
+SOLVERS = [pytest.param(diffrax.Euler(), marks=pytest.mark.slow), diffrax.Bosh3()]
 
 
 @pytest.mark.parametrize("solver", SOLVERS, ids=["Euler", "Bosh3"])
