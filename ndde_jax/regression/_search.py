@@ -38,8 +38,9 @@ FLOOR = 1e-4
 REDUNDANT = 1e-8
 # Width up to which elimination is written out.
 WRITTEN_OUT = 8
-# Groups of which all pairs are tried at the start; of more those that explain most by themselves.
-PAIRED = 128
+# Groups of which all pairs are tried at the start, with all their columns or as straight lines; of
+# more those that explain most by themselves.
+PAIRED, PAIRED_LINES = 128, 1024
 # Windows that a column takes at least.
 WINDOWS_PER_COLUMN = 4
 
@@ -309,6 +310,31 @@ def best_pairs(problem: Problem) -> Int[np.ndarray, "target group"]:
                 level[j] = OUT
                 level[j, [first, second[explained.argmax()]]] = CURVE
     return level
+
+
+def best_pair_of_lines(
+    gram: Float[Any, "group group"], cross: Float[Any, " group"], allowed: Bool[Any, " group"]
+) -> Int[Any, " group"]:
+    """Return the levels of the two groups that explain most together as straight lines, of the
+    inner products of these: a start where groups tell little one by one, as two levels of a slow
+    variable do, of which the difference tells all.
+    """
+    xp = namespace_of((gram, cross))
+    size = gram.diagonal()
+    usable = allowed & (size > 0)
+    alone = xp.where(usable, cross**2 / xp.where(usable, size, 1), -1)
+    among = xp.argsort(-alone, stable=True)[:PAIRED_LINES]
+    c, own, across = cross[among], size[among], gram[among][:, among]
+    square = own[:, None] * own[None]
+    left = square - across**2
+    pairs = usable[among][:, None] & usable[among][None] & (left > REDUNDANT * square)
+    pairs = pairs & ~np.eye(among.shape[0], dtype=bool)
+    both = c[:, None] ** 2 * own[None] + c[None] ** 2 * own[:, None]
+    both = both - 2 * c[:, None] * c[None] * across
+    explained = xp.where(pairs, both / xp.where(pairs, left, 1), -1)
+    first, second = xp.unravel_index(explained.argmax(), explained.shape)
+    chosen = xp.arange(len(size))[:, None] == among[xp.stack([first, second])][None]
+    return xp.where(pairs.any() & chosen.any(axis=1), LINE, OUT).astype(np.int32)
 
 
 class _State(eqx.Module):

@@ -27,6 +27,7 @@ from ._search import (
     Problem,
     Selection,
     best_of,
+    best_pair_of_lines,
     best_pairs,
     columns_price,
     each_alone,
@@ -475,13 +476,16 @@ def _sums(splines: Problem, most: int) -> tuple[Selection, Selection]:
     """Return the best linear model of every target and the best sum of splines, on the host.
 
     Levels of a slow variable tell nothing one by one, and their differences everything. So a linear
-    model is searched from nothing and down from more inputs than it needs; and splines from nothing
-    and from the linear model.
+    model is searched from nothing, from the best two inputs and down from more inputs than it
+    needs; and splines from nothing and from the linear model.
     """
     lines = _of_lines(splines)
     relaxed = lines._replace(choices=1.0, price=-lines.charge * _discount(lines.n))
     many = search_known(relaxed, None, most)
-    linear = best_of([search_known(lines, start, most) for start in (None, many.level)])
+    gram, each = lines.gram[:, 0, :, 0], zip(lines.cross[:, :, 0], lines.allowed, strict=True)
+    pairs = np.stack([best_pair_of_lines(gram, cross, allowed) for cross, allowed in each])
+    starts = (None, pairs, many.level)
+    linear = best_of([search_known(lines, start, most) for start in starts])
     bent = search_known(splines, None, most)
     again = np.flatnonzero(((linear.level > OUT) & (bent.level == OUT)).any(axis=1))
     if len(again):
@@ -794,21 +798,22 @@ def _find_traced(design: Design, y: Any, allowed: Any, required: Any, step: int)
         )
         return terms.level, (terms, jnp.where(relaxed, jnp.inf, cost))
 
-    # Inputs to begin with, down from them a linear model, from it sums of splines and then their
-    # products, and all products; then each from nothing, and splines with products at once; and
-    # where there are several lags, products of the first and from them all others.
+    # A linear model from two inputs; inputs to begin with, down from them a linear model, from it
+    # sums of splines and then their products, and all products; then each from nothing, and splines
+    # with products at once; and where there are several lags, products of the first and from them
+    # all others.
     yes, no = True, False
     kinds = [
-        jnp.array([no, no, yes, yes, no, yes, yes, yes, yes]),
-        jnp.array([no, no, no, yes, no, no, yes, yes, yes]),
-        jnp.array([yes, no, no, no, no, no, no, no, no]),
-        jnp.array([no, yes, yes, yes, no, no, no, no, yes]),
-        jnp.array([no, no, no, yes, no, no, no, no, yes]),
-        jnp.array([no, no, no, no, no, no, no, yes, no]),
+        jnp.array([no, no, no, yes, yes, no, yes, yes, yes, yes]),
+        jnp.array([no, no, no, no, yes, no, no, yes, yes, yes]),
+        jnp.array([no, yes, no, no, no, no, no, no, no, no]),
+        jnp.array([yes, no, yes, yes, yes, no, no, no, no, yes]),
+        jnp.array([no, no, no, no, yes, no, no, no, no, yes]),
+        jnp.array([no, no, no, no, no, no, no, no, yes, no]),
     ]
     if not 0 < step < n_inputs:
-        kinds = [kind[:7] for kind in kinds]
-    begin = jnp.zeros(n_inputs, np.int32)
+        kinds = [kind[:8] for kind in kinds]
+    begin = best_pair_of_lines(design.gram[:, 0, :, 0], cross[:, 0], jnp.asarray(allowed))
     _, (terms, cost) = jax.lax.scan(searched, begin, kinds)
     return jax.tree.map(lambda a: a[jnp.argmin(cost)], terms)
 

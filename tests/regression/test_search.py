@@ -13,6 +13,7 @@ import statsmodels.api as sm
 from ndde_jax.regression import Problem, design_of, search, search_known, sums_of
 from ndde_jax.regression._search import (
     FLOOR,
+    best_pair_of_lines,
     best_pairs,
     columns_price,
     eliminated,
@@ -226,6 +227,23 @@ def test_the_best_pair_is_that_of_all_pairs():
             for pair in itertools.combinations(among, 2)
         }
         assert tuple(np.flatnonzero(level[j])) == min(left, key=left.get)
+
+
+@pytest.mark.parametrize("of", [np, jnp])
+def test_the_best_pair_of_lines_is_that_of_all_pairs(of):
+    rng = np.random.default_rng(5)
+    x = np.cumsum(rng.normal(size=(300, 9)), axis=0)
+    x[:, 8] = x[:, 7]  # with its copy it tells no more than alone
+    x -= x.mean(axis=0)
+    y = x[:, 2] - 0.9 * x[:, 5] + rng.normal(size=300)
+    allowed = np.arange(9) != 0
+    level = best_pair_of_lines(of.asarray(x.T @ x), of.asarray(x.T @ y), of.asarray(allowed))
+    risks = {
+        pair: np.sum((y - (z := x[:, pair]) @ np.linalg.lstsq(z, y, rcond=None)[0]) ** 2)
+        for pair in itertools.combinations(range(1, 9), 2)
+    }
+    assert tuple(np.flatnonzero(level)) == min(risks, key=risks.get)
+    assert not best_pair_of_lines(of.asarray(x.T @ x), of.asarray(x.T @ y), of.zeros(9, bool)).any()
 
 
 @pytest.mark.parametrize("width", [3, 12])

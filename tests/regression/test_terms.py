@@ -186,6 +186,25 @@ def test_traced_as_known():
     assert np.flatnonzero(known.mask).tolist() == [0, 1, 2]
 
 
+@pytest.mark.parametrize("traced", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_growth_that_goes_on_is_told_by_two_levels_and_not_by_others_that_grow(traced):
+    """Neither of the two levels tells anything of the growth alone: only their difference does."""
+    growth = np.random.default_rng(2).normal(size=(200, 6))
+    for k in range(1, 200):
+        growth[k] += 0.6 * growth[k - 1]
+    x, rows = np.cumsum(1 + growth, axis=0), np.arange(7, 199)
+    z = np.concatenate([x[rows - lag] for lag in range(8)], axis=1)
+
+    def reads(z, rate):
+        design = design_of(z, 1.0 + 0 * rate)
+        allowed = rate[:48] < np.inf
+        return find_terms(design, design.standardised(rate)[0], allowed, ~allowed).reads()
+
+    reads = jax.jit(reads) if traced else reads
+    for j, rate in enumerate((x[rows + 1] - x[rows]).T):
+        assert np.asarray(reads(z, rate))[[j, j + 6]].all()
+
+
 def test_noise_has_no_terms():
     """At most one in twenty rates that follow nothing is given an input."""
     rng = np.random.default_rng(6)
