@@ -1,5 +1,7 @@
 """Named systems of biology: control loops of the body, neurons, populations, genes."""
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -8,20 +10,15 @@ from .._types import RealScalarLike
 from ._system import System, make, register, register_factory
 
 _MACKEY_GLASS = "Mackey & Glass (1977), Science 197, 287-289"
+_blood_cells = functools.partial(
+    register, source=_MACKEY_GLASS, drivers={"x": "x x@1"}, history=(1.2,), sigma=0.002, dt=0.1,
+    transient=500.0,
+)  # fmt: skip
 
 
-@register(
-    "mackey_glass", source=_MACKEY_GLASS, lags={"tau": 17.0}, drivers={"x": "x x@1"},
-    history=(1.2,), sigma=0.002, dt=0.1, transient=500.0,
-)  # fmt: skip
-@register(
-    "mackey_glass_23", source=_MACKEY_GLASS, lags={"tau": 23.0}, drivers={"x": "x x@1"},
-    history=(1.2,), sigma=0.002, dt=0.1, transient=500.0,
-)  # fmt: skip
-@register(
-    "mackey_glass_30", source=_MACKEY_GLASS, lags={"tau": 30.0}, drivers={"x": "x x@1"},
-    history=(1.2,), sigma=0.002, dt=0.1, transient=500.0,
-)  # fmt: skip
+@_blood_cells("mackey_glass", lags={"tau": 17.0})
+@_blood_cells("mackey_glass_23", lags={"tau": 23.0})
+@_blood_cells("mackey_glass_30", lags={"tau": 30.0})
 def mackey_glass(t, x, lagged, *, beta=0.2, gamma=0.1, n=10.0):
     """The Mackey-Glass equation for the density of circulating white blood cells.
 
@@ -90,13 +87,8 @@ def testosterone(t, x, lagged, *, r0=10.0, k=2.0, n=6.0, g1=1.0, g2=1.0, d1=1.0,
     blood. The rates are rounded, not measured; pulses come every few hours.
     """
     r, luteinising, hormone = x
-    return jnp.stack(
-        [
-            r0 / (1 + (lagged[0, 2] / k) ** n) - d1 * r,
-            g1 * r - d2 * luteinising,
-            g2 * luteinising - d3 * hormone,
-        ]
-    )
+    released = r0 / (1 + (lagged[0, 2] / k) ** n) - d1 * r
+    return jnp.stack([released, g1 * r - d2 * luteinising, g2 * luteinising - d3 * hormone])
 
 
 @register(
@@ -118,12 +110,9 @@ def wilson_cowan(
     """
     u, v = x
     u_short, u_long, v_long = lagged[0, 0], lagged[1, 0], lagged[1, 1]
-    return jnp.stack(
-        [
-            -u + jax.nn.sigmoid(beta * (theta_u + a * u_short + b * v_long)),
-            alpha * (-v + jax.nn.sigmoid(beta * (theta_v + c * u_long))),
-        ]
-    )
+    u_rate = -u + jax.nn.sigmoid(beta * (theta_u + a * u_short + b * v_long))
+    v_rate = alpha * (-v + jax.nn.sigmoid(beta * (theta_v + c * u_long)))
+    return jnp.stack([u_rate, v_rate])
 
 
 @register(
@@ -168,8 +157,7 @@ def hopfield_ring(*, size: int = 3, tau: RealScalarLike = 1.0) -> System:
     graph[units, (units + 1) % size, 1] = True
     return make(
         _hopfield_ring, parameters={"weight": -2.0}, lags=(tau,), graph=graph,
-        variables=[f"x{i + 1}" for i in range(size)], history=0.1 * (1 + units), sigma=0.02,
-        dt=0.01, transient=100.0,
+        history=0.1 * (1 + units), sigma=0.02, dt=0.01, transient=100.0,
     )  # fmt: skip
 
 
@@ -192,14 +180,9 @@ def fitzhugh_nagumo_pair(t, x, lagged, *, epsilon=0.01, a=1.3, coupling=0.5):
     """
     u1, v1, u2, v2 = x
     u1_late, _, u2_late, _ = lagged[0]
-    return jnp.stack(
-        [
-            (u1 - u1**3 / 3 - v1 + coupling * (u2_late - u1)) / epsilon,
-            u1 + a,
-            (u2 - u2**3 / 3 - v2 + coupling * (u1_late - u2)) / epsilon,
-            u2 + a,
-        ]
-    )
+    rate1 = (u1 - u1**3 / 3 - v1 + coupling * (u2_late - u1)) / epsilon
+    rate2 = (u2 - u2**3 / 3 - v2 + coupling * (u1_late - u2)) / epsilon
+    return jnp.stack([rate1, u1 + a, rate2, u2 + a])
 
 
 @register(
@@ -254,12 +237,8 @@ def delayed_lotka_volterra(t, x, lagged, *, r1=2.5, r2=0.5, a11=1.0, a12=1.0, a2
     density, as in `hutchinson`.
     """
     prey, predator = x
-    return jnp.stack(
-        [
-            prey * (r1 - a11 * lagged[0, 0] - a12 * predator),
-            predator * (-r2 + a21 * prey - a22 * predator),
-        ]
-    )
+    prey_rate = prey * (r1 - a11 * lagged[0, 0] - a12 * predator)
+    return jnp.stack([prey_rate, predator * (-r2 + a21 * prey - a22 * predator)])
 
 
 @register(
@@ -277,13 +256,8 @@ def hes1(t, x, lagged, *, alpha_m=1.0, alpha_p=1.0, mu_m=0.03, mu_p=0.03, p0=100
     The period is just under two hours, the amplitude small, since the Hopf bifurcation is near.
     """
     messenger, protein = x
-    late = lagged[0, 1]
-    return jnp.stack(
-        [
-            alpha_m / (1 + (late / p0) ** n) - mu_m * messenger,
-            alpha_p * messenger - mu_p * protein,
-        ]
-    )
+    messenger_rate = alpha_m / (1 + (lagged[0, 1] / p0) ** n) - mu_m * messenger
+    return jnp.stack([messenger_rate, alpha_p * messenger - mu_p * protein])
 
 
 @register(

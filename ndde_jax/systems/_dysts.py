@@ -67,13 +67,8 @@ def ode_names() -> tuple[str, ...]:
     return tuple(sorted(_records()))
 
 
-def original_rhs(name: str, parameters: Mapping[str, Any]) -> Callable:
-    """Return dysts' own right-hand side in NumPy, `rhs(x, t)` for `x` `[dim]`."""
-    return in_numpy(name, parameters).rhs
-
-
 def in_numpy(name: str, parameters: Mapping[str, Any]) -> Any:
-    """Return dysts' own system, which computes by NumPy.
+    """Return dysts' own system, which computes by NumPy; its `rhs(x, t)` takes `x` `[dim]`.
 
     Where Numba is installed, dysts compiles what this evaluates a few hundred times, in seconds a
     system, and Numba refuses parameters that are arrays without axes.
@@ -118,11 +113,7 @@ def _rebound(function: Callable, numpy: types.ModuleType) -> Callable:
     function = getattr(function, "py_func", function)  # what Numba wraps, if it is there
     namespace = {**function.__globals__, "np": numpy}
     return types.FunctionType(
-        function.__code__,
-        namespace,
-        function.__name__,
-        function.__defaults__,
-        function.__closure__,
+        function.__code__, namespace, function.__name__, function.__defaults__, function.__closure__
     )
 
 
@@ -191,7 +182,6 @@ def make_dysts(name: str, **options) -> System:
         _field(name),
         parameters=parameters,
         graph=_graph(name, frozen)[..., None],
-        variables=[f"x{i + 1}" for i in range(start.size)],
         history=start,
         dt=record["dt"],
         sampling_step=record["period"] / 100,
@@ -207,9 +197,8 @@ def _graph(name: str, frozen: str) -> Bool[np.ndarray, "source target"]:
     """Return the graph of a system: derivatives that differ from zero somewhere on the
     attractor.
     """
-    record = _records()[name]
     parameters = {key: np.asarray(value, float) for key, value in json.loads(frozen).items()}
-    times, states = _attractor(name, _initial(record), record["period"], parameters)
+    times, states = _attractor(name, parameters)
     with jax.enable_x64(True):
         field = functools.partial(_field(name), **parameters)
 
@@ -225,23 +214,17 @@ def _graph(name: str, frozen: str) -> Bool[np.ndarray, "source target"]:
 
 
 def _attractor(
-    name: str, start: Float[np.ndarray, "dim"], period: float, parameters: Mapping
+    name: str, parameters: Mapping
 ) -> tuple[Float[np.ndarray, "time"], Float[np.ndarray, "time dim"]]:
     """Return states on a trajectory of ten periods, by SciPy, and their times."""
     from scipy.integrate import solve_ivp
 
-    rhs = original_rhs(name, parameters)
-    times = np.linspace(0, 10 * period, _POINTS)
+    record, rhs = _records()[name], in_numpy(name, parameters).rhs
+    times = np.linspace(0, 10 * record["period"], _POINTS)
+    options = dict(method="DOP853", t_eval=times, rtol=1e-7, atol=1e-9)
     with np.errstate(all="ignore"):
-        solution = solve_ivp(
-            lambda t, x: np.asarray(rhs(x, t), float),
-            (0, times[-1]),
-            start,
-            method="DOP853",
-            t_eval=times,
-            rtol=1e-7,
-            atol=1e-9,
-        )
+        rates = lambda t, x: np.asarray(rhs(x, t), float)  # noqa: E731
+        solution = solve_ivp(rates, (0, times[-1]), _initial(record), **options)
     if not solution.success:
         raise ValueError(f"the trajectory of {name} cannot be integrated: {solution.message}")
     return times, solution.y.T

@@ -48,13 +48,10 @@ def lang_kobayashi(t, x, lagged, *, alpha=5.0, kappa=0.135, phase=0.5, pump=1.15
     re, im, carriers = x
     re_late, im_late, _ = lagged[0]
     cos, sin = jnp.cos(phase), jnp.sin(phase)
-    return jnp.stack(
-        [
-            carriers * (re - alpha * im) + kappa * (cos * re_late + sin * im_late),
-            carriers * (alpha * re + im) + kappa * (cos * im_late - sin * re_late),
-            (pump - carriers - (1 + 2 * carriers) * (re**2 + im**2)) / lifetime,
-        ]
-    )
+    re_rate = carriers * (re - alpha * im) + kappa * (cos * re_late + sin * im_late)
+    im_rate = carriers * (alpha * re + im) + kappa * (cos * im_late - sin * re_late)
+    pumped = (pump - carriers - (1 + 2 * carriers) * (re**2 + im**2)) / lifetime
+    return jnp.stack([re_rate, im_rate, pumped])
 
 
 @register(
@@ -109,18 +106,9 @@ def sunflower(*, tau: RealScalarLike = 50.0) -> System:
     dt=0.005, sampling_step=0.1, transient=100.0,
 )  # fmt: skip
 def stick_slip(
-    t,
-    x,
-    lagged,
-    *,
-    damping=0.05,
-    belt=0.5,
-    static=1.0,
-    kinetic=0.5,
-    decay=0.5,
-    width=0.05,
-    gain=0.2,
-):
+    t, x, lagged, *,
+    damping=0.05, belt=0.5, static=1.0, kinetic=0.5, decay=0.5, width=0.05, gain=0.2,
+):  # fmt: skip
     """A block held by a spring on a moving belt, with delayed feedback of its position.
 
     x'' = −x − 2ζ x' + μ(w) tanh(w/ε) + g (x(t−τ) − x), w = V − x',
@@ -319,10 +307,5 @@ def recharge_oscillator(
     """
     temperature, depth = x
     b = b0 * mu
-    late = lagged[0, 0]
-    return jnp.stack(
-        [
-            (gamma * b - c) * temperature + gamma * depth - e * (depth + b * temperature) ** 3,
-            -r * depth - alpha * b * late,
-        ]
-    )
+    warming = (gamma * b - c) * temperature + gamma * depth - e * (depth + b * temperature) ** 3
+    return jnp.stack([warming, -r * depth - alpha * b * lagged[0, 0]])

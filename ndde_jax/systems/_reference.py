@@ -29,13 +29,9 @@ def linear_one_lag(t, x, lagged, *, a=-1.0, b=-0.5):
     sigma=(0.5, 0.4), dt=0.01, transient=10.0,
 )  # fmt: skip
 def linear_several_lags(
-    t,
-    x,
-    lagged,
-    *,
-    present=((-1.5, 0.3), (0.0, -1.0)),
-    past=(((0.0, -0.8), (0.0, 0.0)), ((0.0, 0.0), (0.6, -0.2))),
-):
+    t, x, lagged, *,
+    present=((-1.5, 0.3), (0.0, -1.0)), past=(((0.0, -0.8), (0.0, 0.0)), ((0.0, 0.0), (0.6, -0.2))),
+):  # fmt: skip
     """Two linear variables that drive each other at different lags.
 
     x' = −1.5 x + 0.3 y − 0.8 y(t−0.5), y' = −y + 0.6 x(t−1) − 0.2 y(t−1), both with noise
@@ -75,14 +71,9 @@ def two_lag_pair(t, x, lagged, *, gain=1.5, decay=0.5):
     Dimensionless; periodic.
     """
     present_x, present_y = x
-    y_first = lagged[0, 1]
-    x_second = lagged[1, 0]
-    return jnp.stack(
-        [
-            -present_x + jnp.tanh(gain * y_first) - decay * x_second,
-            -present_y - jnp.tanh(gain * x_second),
-        ]
-    )
+    y_first, x_second = lagged[0, 1], lagged[1, 0]
+    x_rate = -present_x + jnp.tanh(gain * y_first) - decay * x_second
+    return jnp.stack([x_rate, -present_y - jnp.tanh(gain * x_second)])
 
 
 @register(
@@ -149,8 +140,7 @@ _UNITS = "units of Mackey & Glass (1977), Science 197, 287-289, coupled here by 
 
 
 def _mackey_glass_network(t, x, lagged, *, beta, gamma, n, weights):
-    production = lagged / (1 + lagged**n)
-    arriving, own = production
+    arriving, own = lagged / (1 + lagged**n)
     share = 1 - jnp.sum(weights, axis=0)
     return beta * (share * own + arriving @ weights) - gamma * x
 
@@ -168,8 +158,7 @@ def _network(
     return make(
         _mackey_glass_network,
         parameters={"beta": beta, "gamma": 0.1, "n": 10.0, "weights": weights}, lags=(delay, tau),
-        graph=graph, variables=[f"x{i + 1}" for i in range(size)],
-        history=0.6 + 0.6 * np.arange(size) / max(size - 1, 1), sigma=0.002, dt=0.1,
+        graph=graph, history=0.6 + 0.6 * np.arange(size) / (size - 1), sigma=0.002, dt=0.1,
         transient=1000.0,
     )  # fmt: skip
 
@@ -255,12 +244,8 @@ def mackey_glass_network(
     source="units of Lorenz (1963), J. Atmos. Sci. 20, 130-141, coupled here with a delay",
     lags={"tau": 0.3},
     drivers={
-        "x1": "x1 y1",
-        "y1": "x1 y1 z1",
-        "z1": "x1 y1 z1",
-        "x2": "x2 y2 x1@1",
-        "y2": "x2 y2 z2",
-        "z2": "x2 y2 z2",
+        "x1": "x1 y1", "y1": "x1 y1 z1", "z1": "x1 y1 z1",
+        "x2": "x2 y2 x1@1", "y2": "x2 y2 z2", "z2": "x2 y2 z2",
     },
     history=(1.0, 1.0, 20.0, -5.0, -5.0, 25.0), sigma=0.1, dt=0.001, transient=20.0,
 )  # fmt: skip
@@ -274,16 +259,9 @@ def lorenz63_delayed(t, x, lagged, *, sigma=10.0, rho=(28.0, 35.0), beta=8 / 3, 
     that the two do not synchronise. Chaotic.
     """
     x1, y1, z1, x2, y2, z2 = x
-    return jnp.stack(
-        [
-            sigma * (y1 - x1),
-            x1 * (rho[0] - z1) - y1,
-            x1 * y1 - beta * z1,
-            sigma * (y2 - x2) + coupling * (lagged[0, 0] - x2),
-            x2 * (rho[1] - z2) - y2,
-            x2 * y2 - beta * z2,
-        ]
-    )
+    first = sigma * (y1 - x1), x1 * (rho[0] - z1) - y1, x1 * y1 - beta * z1
+    driven = sigma * (y2 - x2) + coupling * (lagged[0, 0] - x2)
+    return jnp.stack([*first, driven, x2 * (rho[1] - z2) - y2, x2 * y2 - beta * z2])
 
 
 def _lorenz96(t, x, lagged, *, forcing, coupling):
@@ -315,6 +293,5 @@ def lorenz96_delayed(*, size: int = 6, tau: RealScalarLike = 0.5) -> System:
     graph[(units + size // 2) % size, units, 1] = True
     return make(
         _lorenz96, parameters={"forcing": 8.0, "coupling": 0.5}, lags=(tau,), graph=graph,
-        variables=[f"x{i + 1}" for i in range(size)], history=8.0 + np.sin(1.0 + units), sigma=0.1,
-        dt=0.002, transient=20.0,
+        history=8.0 + np.sin(1.0 + units), sigma=0.1, dt=0.002, transient=20.0,
     )  # fmt: skip

@@ -223,14 +223,14 @@ def make(
     ones.
 
     The graph is written as the drivers of each variable, `{"m": "m p@1", "p": "m p"}`: m' depends
-    on m(t) and on p(t − first lag). Networks give `graph` and `variables` instead. `sampling_step`
-    is ten steps by default; it and `dt` are lowered to the next steps that divide the lags.
+    on m(t) and on p(t − first lag). Networks give `graph` instead, and `variables` if these are not
+    x1, x2 and so on. `sampling_step` is ten steps by default; it and `dt` are lowered to the next
+    steps that divide the lags.
     """
     lags = [float(lag) for lag in lags]
     check_lags(lags)
     if drivers is not None:
-        variables = tuple(drivers)
-        graph = _graph_of(drivers, len(lags))
+        variables, graph = drivers, _graph_of(drivers, len(lags))
     dt, sampling_step = _steps(lags, dt, 10 * dt if sampling_step is None else sampling_step)
     return System(
         drift=Drift(field, {key: _as_leaf(value) for key, value in parameters.items()}),
@@ -238,7 +238,7 @@ def make(
         sigma=_as_leaf(sigma),
         history=_as_leaf(history),
         graph=jnp.asarray(graph, bool),
-        variables=tuple(variables),
+        variables=tuple(variables or (f"x{i + 1}" for i in range(len(graph)))),
         dt=dt,
         sampling_step=sampling_step,
         transient=transient,
@@ -320,11 +320,7 @@ _ENTRIES: dict[str, _Entry] = {}
 
 
 def register(
-    name: str,
-    *,
-    source: str,
-    lags: Mapping[str, float] | Sequence[float] = (),
-    **settings,
+    name: str, *, source: str, lags: Mapping[str, float] | Sequence[float] = (), **settings
 ) -> Callable:
     """Register the drift of a system under `name` (a decorator), with its docstring as the system's
     description and the defaults of its keywords as the system's parameters.
@@ -385,10 +381,8 @@ def names(kind: Checked[str | None] = None) -> tuple[str, ...]:
     """
     if kind is not None:
         check_choice(kind, "kind", ("delay", "dysts"))
-    found: tuple[str, ...] = ()
-    if kind in (None, "delay"):
-        found += tuple(_ENTRIES)
-    if kind in (None, "dysts"):
+    found = () if kind == "dysts" else tuple(_ENTRIES)
+    if kind != "delay":
         from . import _dysts
 
         found += _dysts.traceable()
@@ -437,10 +431,5 @@ def get(name: Checked[str], **options) -> System:
     if unknown:
         hint = _suggest(unknown[0], (*entry.options, *system.parameters))
         raise ValueError(f"{name} has no option {unknown[0]!r}; {hint}")
-    system = dataclasses.replace(
-        system,
-        name=name,
-        source=entry.source,
-        description=entry.description,
-    )
-    return system.with_parameters(**rest)
+    said = {"name": name, "source": entry.source, "description": entry.description}
+    return dataclasses.replace(system, **said).with_parameters(**rest)

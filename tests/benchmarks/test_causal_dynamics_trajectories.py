@@ -17,7 +17,7 @@ def right_hand_side(name, parameters=None):
     """dysts' own, in NumPy."""
     parameters = parameters or _dysts._records()[name]["parameters"]
     parameters = {k: np.asarray(v) if isinstance(v, list) else v for k, v in parameters.items()}
-    rhs = _dysts.original_rhs(name, parameters)
+    rhs = _dysts.in_numpy(name, parameters).rhs
     return lambda t, x: np.asarray(rhs(x, t), float)
 
 

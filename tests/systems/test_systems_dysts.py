@@ -29,9 +29,8 @@ def check(name):
     """Drift, Jacobian and graph against dysts' own, on and around the attractor."""
     system, record = get(name), _dysts._records()[name]
     parameters = {key: np.asarray(value) for key, value in record["parameters"].items()}
-    start = np.asarray(system.history)
-    times, states = _dysts._attractor(name, start, record["period"], parameters)
-    original = _dysts.original_rhs(name, parameters)
+    times, states = _dysts._attractor(name, parameters)
+    original = _dysts.in_numpy(name, parameters).rhs
     t, x = times[::20], states[::20]
     no_lags = jnp.zeros((0, system.dim))
 
