@@ -75,30 +75,22 @@ def choose_lags(samples: Checked[Samples]) -> tuple[tuple[int, ...], str]:
     x = bridged(longest)
     furthest = min(int(SHARE * min(len(value) for value in samples.values)), FURTHEST)
     if furthest < 1 or not samples.regular:
-        return (0,), "Lag 0 only: " + (
-            "the record is too short for any other."
-            if samples.regular
-            else "the clock is irregular."
-        )
+        short = "the record is too short for any other"
+        return (0,), f"Lag 0 only: {short if samples.regular else 'the clock is irregular'}."
     # The later lags of a schedule are its first ones again, and its own past tells all of it.
     shown = _found(np.delete(x, list(schedules_of(samples)), axis=1), furthest)
     last = max(shown, default=0)
     largest = with_a_quarter_more(last) if shown else 0
     if last > INERTIA:
-        why = (
-            f": {last} is the largest that tells more of the next step than the others do; a "
-            "fourth more is taken."
-        )
+        most = f"{last} is the largest that tells more of the next step than the others do"
+        why = f": {most}; a fourth more is taken."
     else:
         # A straight line over a long gap would remember for as long.
         columns = [Stretch.longest(column).x for column in np.asarray(longest, float).T]
         times = (correlation_time(c, len(c) // 2) or 1 for c in columns if len(c) > 1)
-        memory = max(times, default=1)
-        largest = max(largest, min(memory, MOST - 1))
-        why = (
-            ", the time in which correlations fall to 1/e: no delayed influence beyond "
-            f"{INERTIA} samples shows."
-        )
+        largest = max(largest, min(max(times, default=1), MOST - 1))
+        none = f"no delayed influence beyond {INERTIA} samples shows."
+        why = f", the time in which correlations fall to 1/e: {none}"
     largest = min(largest, furthest)
     late = time_span(largest * samples.dt, unit=samples.time_unit)
     late = f" ({late})" if samples.time_unit or samples.dt != 1 else ""

@@ -46,24 +46,16 @@ class PriorKnowledge(eqx.Module):
         for name in ("allowed", "required"):
             value = getattr(self, name)
             if not isinstance(value, jax.Array) or value.dtype != bool or value.ndim < 3:
-                raise refusal(
-                    name,
-                    "a boolean JAX array [source target lag]",
-                    value,
-                    "prior_knowledge makes both from names.",
-                )
-        if self.allowed.shape != self.required.shape:
-            raise ValueError(
-                f"required must have the shape of allowed, {self.allowed.shape}; got "
-                f"{self.required.shape}."
-            )
+                remedy = "prior_knowledge makes both from names."
+                raise refusal(name, "a boolean JAX array [source target lag]", value, remedy)
+        shape, other = self.allowed.shape, self.required.shape
+        if shape != other:
+            raise ValueError(f"required must have the shape of allowed, {shape}; got {other}.")
         if not is_traced(self.allowed, self.required):
-            clash = np.argwhere(np.asarray(self.required) & ~np.asarray(self.allowed))
-            if len(clash):
-                raise ValueError(
-                    "required must hold edges that are also allowed; the one at [source target "
-                    f"lag] = {clash[0].tolist()} is not."
-                )
+            clash = np.argwhere(np.asarray(self.required) & ~np.asarray(self.allowed)).tolist()
+            if clash:
+                where = f"the one at [source target lag] = {clash[0]} is not."
+                raise ValueError(f"required must hold edges that are also allowed; {where}")
 
     @classmethod
     def nothing(cls, dim: int, n_lags: int) -> "PriorKnowledge":
@@ -142,7 +134,7 @@ def prior_knowledge(
     allowed = np.ones((dim, dim, len(lags)), bool)
     must = np.zeros_like(allowed)
     if not self_edges:
-        allowed[np.arange(dim), np.arange(dim)] = False
+        allowed[np.diag_indices(dim)] = False
     for variable in exogenous:
         j = _index(variable, names, "exogenous")
         allowed[np.arange(dim) != j, j] = False
@@ -151,17 +143,13 @@ def prior_knowledge(
     for edge in required:
         where = _edge(edge, names, lags, "required")
         if len(edge) == 2 and len(lags) > 1:
-            raise ValueError(
-                f"required edge {edge!r}: say at which lag, (source, target, lag); the candidates "
-                f"are {lags}."
-            )
+            said = f"say at which lag, (source, target, lag); the candidates are {lags}."
+            raise ValueError(f"required edge {edge!r}: {said}")
         must[where] = True
-    clash = np.argwhere(must & ~allowed)
-    if len(clash):
+    if clash := np.argwhere(must & ~allowed).tolist():
         i, j, a = clash[0]
-        raise ValueError(
-            f"the edge {names[i]} -> {names[j]} at lag {lags[a]} is both required and forbidden."
-        )
+        where = f"{names[i]} -> {names[j]} at lag {lags[a]}"
+        raise ValueError(f"the edge {where} is both required and forbidden.")
     return PriorKnowledge(to_jax(allowed), to_jax(must))
 
 
@@ -208,32 +196,26 @@ def _listed(edges: Any, name: str) -> tuple:
 
 
 def _index(variable: Any, names: tuple[str, ...], what: str) -> int:
-    if isinstance(variable, str):
-        if variable in names:
-            return names.index(variable)
-    elif isinstance(variable, int | np.integer) and not isinstance(variable, bool):
-        if 0 <= variable < len(names):
-            return int(variable)
-    else:
+    known = names if isinstance(variable, str) else range(len(names))
+    if isinstance(variable, bool) or not isinstance(variable, str | int | np.integer):
         raise refusal(what, "variables by name or by index", variable)
-    raise ValueError(
-        f"{what}: there is no variable {variable!r}; the variables are {shown(', '.join(names))}."
-    )
+    if variable not in known:
+        there = f"the variables are {shown(', '.join(names))}."
+        raise ValueError(f"{what}: there is no variable {variable!r}; {there}")
+    return known.index(variable)
 
 
 def _edge(edge: Any, names: tuple[str, ...], lags: tuple[int, ...], what: str) -> tuple:
     if not isinstance(edge, tuple | list) or len(edge) not in (2, 3):
-        raise ValueError(
-            f"{what}: an edge is (source, target) or (source, target, lag); got {shown(edge)}."
-        )
-    source, target = (_index(variable, names, what) for variable in edge[:2])
+        expected = "an edge is (source, target) or (source, target, lag)"
+        raise ValueError(f"{what}: {expected}; got {shown(edge)}.")
+    ends = tuple(_index(variable, names, what) for variable in edge[:2])
     if len(edge) == 2:
-        return source, target
+        return ends
     if edge[2] not in lags:
-        raise ValueError(
-            f"{what} edge {edge!r}: lag {edge[2]!r} is no candidate; candidates are {shown(lags)}."
-        )
-    return source, target, lags.index(edge[2])
+        said = f"lag {edge[2]!r} is no candidate; candidates are {shown(lags)}."
+        raise ValueError(f"{what} edge {edge!r}: {said}")
+    return (*ends, lags.index(edge[2]))
 
 
 EXPECTED = (
@@ -267,26 +249,20 @@ def with_inputs(samples: Samples, inputs: Any) -> tuple[Samples, tuple[str, ...]
             f"({clash[0]!r},), or the new one otherwise."
         )
     columns = [_columns(name, inputs[name], samples) for name in names]
-    values = tuple(
-        np.column_stack([value, *(column[k] for column in columns)])
-        for k, value in enumerate(samples.values)
-    )
+    values = tuple(map(np.column_stack, zip(samples.values, *columns, strict=True)))
     return dataclasses.replace(samples, values=values, names=(*samples.names, *names)), names
 
 
 def _columns(name: str, given: Any, samples: Samples) -> list[np.ndarray]:
     """Return one array per trajectory."""
     parts = list(given) if isinstance(given, list | tuple) and len(samples.values) > 1 else [given]
-    lengths = [len(value) for value in samples.values]
     for part in parts:
         check_real_array(part, f"inputs: {name}", "[time]")
-    parts = [np.asarray(part) for part in parts]
-    if [part.shape for part in parts] != [(n,) for n in lengths]:
-        raise refusal(
-            f"inputs: {name}",
-            f"one value per sample, [time] = {lengths if len(lengths) > 1 else lengths[0]}",
-            parts[0] if len(parts) == 1 else [part.shape for part in parts],
-        )
+    parts, lengths = list(map(np.asarray, parts)), list(map(len, samples.values))
+    shapes = [part.shape for part in parts]
+    if shapes != [(n,) for n in lengths]:
+        expected = f"one value per sample, [time] = {lengths if len(lengths) > 1 else lengths[0]}"
+        raise refusal(f"inputs: {name}", expected, parts[0] if len(parts) == 1 else shapes)
     return parts
 
 

@@ -107,18 +107,16 @@ def _mean_fall(roll_off: Any) -> float:
 
 
 def _decide(
-    share: Any, roll_off: Any, ringing: Any, regular: bool, delayed: bool = False
+    share: Any, roll_off: Any, ringing: Any, regular: bool, delayed: bool
 ) -> tuple[str, str]:
     """Return the scheme and the reason."""
     if not regular:
         return "euler", "samples are not equally spaced"
-    share = np.asarray(share, float)
-    typical = float(np.mean(share))
-    fall = _mean_fall(roll_off)
+    typical, fall = float(np.mean(np.asarray(share, float))), _mean_fall(roll_off)
     if typical < SMOOTH_SHARE:
         return "central4", f"a mean noise share of {typical:.2g} is below {SMOOTH_SHARE:g}"
-    loudest = 0.0 if ringing is None else float(np.max(np.nan_to_num(np.asarray(ringing, float))))
     if rings(ringing):
+        loudest = np.nanmax(np.asarray(ringing, float))
         return "central4", (
             f"both ends ring at the sampling frequency ({loudest:.1f} times as loud as 97 % of the "
             "series), as data resampled by Fourier transform do; scheme 'auto' also leaves out up "

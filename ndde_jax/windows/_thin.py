@@ -9,7 +9,7 @@ from .._checks import check_choice, check_concrete, check_whole, check_windows
 from .._types import Checked, to_jax
 from ._stack import pad_windows
 from ._stencils import STENCILS
-from ._windows import Windows, moments, over_rows
+from ._windows import Windows, is_regular, moments, over_rows
 
 
 def thin_windows(
@@ -87,14 +87,7 @@ def half_blocks(windows: Windows) -> list[Windows]:
 
 def first_rows(windows: Windows, n: int) -> Windows:
     """Return at most the first `n` rows, with rows of padding if there are fewer."""
-    kept = _rows(windows, np.arange(min(n, windows.valid.shape[0])))
-    return pad_windows(kept, n)
-
-
-def is_regular(windows: Windows) -> bool:
-    """Return whether all steps are equally long."""
-    weight = np.asarray(windows.weight)[np.asarray(windows.valid)]
-    return bool(np.all(weight == 1))
+    return pad_windows(_rows(windows, np.arange(min(n, windows.valid.shape[0]))), n)
 
 
 def standardised_samples(windows: Windows) -> tuple[np.ndarray, int]:
@@ -107,14 +100,13 @@ def standardised_samples(windows: Windows) -> tuple[np.ndarray, int]:
     history = np.asarray(windows.history, np.float64)[valid]
     first = int(position.min()) - -(-max(windows.lags) // windows.step) * windows.step
     samples = np.full((int(position.max()) - first + windows.step + 1, windows.dim), np.nan)
-    if windows.scheme == "euler":
+    if windows.scheme == "euler" and 0 in windows.lags:
         # The sample that the difference reaches for; overwritten where it is known as a state.
         scaling = windows.scaling
         ratio, offset = scaling.rate_scale / scaling.scale, scaling.rate_center / scaling.scale
         rate = np.asarray(windows.increment, np.float64)[valid] * np.asarray(ratio)[None]
-        if 0 in windows.lags:
-            step = (rate + np.asarray(offset)[None]) * (windows.step * float(windows.dt))
-            samples[position + windows.step - first] = history[:, windows.lags.index(0)] + step
+        step = (rate + np.asarray(offset)[None]) * (windows.step * float(windows.dt))
+        samples[position + windows.step - first] = history[:, windows.lags.index(0)] + step
     for k, lag in enumerate(windows.lags):
         samples[position - lag - first] = history[:, k]
     return samples, first
@@ -128,13 +120,10 @@ def _with_rates(windows: Windows, rate: np.ndarray) -> Windows:
     """Return windows with other rates, in standardised states per unit of time."""
     center, scale = moments(rate, np.ones(len(rate)), np)
     scale = np.where(scale > 0, scale, 1)
-    dtype = windows.increment.dtype
     state_scale = np.asarray(windows.scaling.scale, np.float64)
+    new = (rate - center) / scale, center * state_scale, scale * state_scale
     return eqx.tree_at(
         lambda w: (w.increment, w.scaling.rate_center, w.scaling.rate_scale),
         windows,
-        tuple(
-            to_jax(a, dtype)
-            for a in ((rate - center) / scale, center * state_scale, scale * state_scale)
-        ),
+        tuple(to_jax(a, windows.increment.dtype) for a in new),
     )

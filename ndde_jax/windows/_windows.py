@@ -1,6 +1,7 @@
 """Trajectories cut into lagged windows, the training data of a drift."""
 
 import dataclasses
+import itertools
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from types import ModuleType
@@ -14,14 +15,7 @@ from jaxtyping import Array, ArrayLike, Bool, Float, Int
 
 from .._checks import check_choice, check_names, check_sizes
 from .._spoken import listed
-from .._types import (
-    Checked,
-    RealScalarLike,
-    Scaling,
-    TrajectoryLike,
-    namespace_of,
-    to_jax,
-)
+from .._types import Checked, RealScalarLike, Scaling, TrajectoryLike, namespace_of, to_jax
 from ..samples._noise import pooled_noise_share, pooled_ringing, pooled_roll_off
 from ..samples._reading import read_labelled
 from ..samples._trajectories import (
@@ -33,14 +27,7 @@ from ..samples._trajectories import (
     transposed_hint,
 )
 from ._prior import PriorKnowledge, read_prior
-from ._stencils import (
-    RINGING_ENDS,
-    STENCILS,
-    WIDEST_STENCIL,
-    choose_scheme,
-    explain_scheme,
-    rings,
-)
+from ._stencils import RINGING_ENDS, STENCILS, WIDEST_STENCIL, choose_scheme, explain_scheme, rings
 
 
 class PartialWindows(eqx.Module):
@@ -69,10 +56,8 @@ class PartialWindows(eqx.Module):
         its rate and all of these are measured.
         """
         xp = namespace_of((self, graph))
-        known, graph = xp.asarray(self.known), xp.asarray(graph)
-        lost = xp.einsum(
-            "wls,stl->wt", (~known).astype(xp.int32), graph.astype(xp.int32), optimize=True
-        )
+        counted = (~xp.asarray(self.known)).astype(xp.int32), xp.asarray(graph).astype(xp.int32)
+        lost = xp.einsum("wls,stl->wt", *counted, optimize=True)
         return to_jax(xp.sum(xp.asarray(self.rated) & (lost == 0), axis=0))
 
 
@@ -170,25 +155,24 @@ class Windows(eqx.Module):
         """
         if self.valid.ndim != 1:
             raise ValueError("explain() describes one system; take one with unstack_windows first.")
-        regular = bool(np.all(np.asarray(self.weight)[np.asarray(self.valid)] == 1))
-        s = self.scaling
+        s, regular = self.scaling, is_regular(self)
+        noise = map(np.asarray, (self.noise_share, self.roll_off, self.ringing))
+        delayed = self.lags[-1] > 0
         return (
             f"{int(self.n_valid)} windows of {self.dim} variables at lags {self.lags} samples, "
             f"{'' if regular else 'mean '}dt = {float(self.dt):.6g}; {int(self.dropped)} left out "
             "for missing values. "
             + (f"Differences reach {self.step} samples instead of one. " if self.step > 1 else "")
-            + explain_scheme(
-                self.scheme,
-                np.asarray(self.noise_share),
-                np.asarray(self.roll_off),
-                np.asarray(self.ringing),
-                regular=regular,
-                delayed=self.lags[-1] > 0,
-            )
+            + explain_scheme(self.scheme, *noise, regular=regular, delayed=delayed)
             + " Standardised per variable: states by mean "
             f"{_numbers(s.center)} and standard deviation {_numbers(s.scale)}, rates by mean "
             f"{_numbers(s.rate_center)} and standard deviation {_numbers(s.rate_scale)}."
         )
+
+
+def is_regular(windows: Windows) -> bool:
+    """Return whether all steps are equally long."""
+    return bool(np.all(np.asarray(windows.weight)[np.asarray(windows.valid)] == 1))
 
 
 def over_rows(windows: Windows, function: Callable[[Any], Any]) -> Windows:
@@ -298,7 +282,9 @@ def read_measurements(
         dt, t = labelled.dt, labelled.t
     data = read_trajectories(labelled.values, dt=dt, t=t, names=names)
     if data.xp is np:
-        check_range(data, names)
+        check_sizes(data.dt, data.dtype, "dt")
+        for j, value in itertools.product(range(data.dim), data.values):
+            check_sizes(value[:, j], data.dtype, f"{column_name(j, names)} of x")
     unknown = data.xp.full((data.dim,), data.xp.nan)
     roll_off = pooled_roll_off(data) if data.regular else unknown
     ringing = pooled_ringing(data) if data.regular else unknown
@@ -308,6 +294,7 @@ def read_measurements(
 def cut_windows(measured: Measurements, lags: tuple[int, ...], scheme: str, prior: Any) -> Windows:
     """Return [`lagged_windows`][ndde_jax.lagged_windows] of measurements that were read."""
     data, names, xp = measured.data, measured.names, measured.data.xp
+    noise = measured.noise_share, measured.roll_off, measured.ringing
     prior = read_prior(prior, data.dim, len(lags))
     if scheme == "auto":
         if xp is jnp:
@@ -316,10 +303,9 @@ def cut_windows(measured: Measurements, lags: tuple[int, ...], scheme: str, prio
                 "choose_scheme(noise_share(x), high_frequency_roll_off(x), end_ringing(x)) outside "
                 "and pass what it answers."
             )
-        noise = (measured.noise_share, measured.roll_off, measured.ringing)
         scheme = choose_scheme(*noise, regular=data.regular)
         if data.regular and rings(measured.ringing):
-            data = data._replace(present=[without_ends(p) for p in data.present])
+            data = data._replace(present=[_without_ends(p) for p in data.present])
     if scheme != "euler" and not data.regular:
         raise ValueError(
             f"scheme={scheme!r} needs equally spaced samples; use scheme='euler' with irregular "
@@ -329,19 +315,10 @@ def cut_windows(measured: Measurements, lags: tuple[int, ...], scheme: str, prio
 
     standardised, center, scale, resolution = _standardised(data, names)
     ends = np.cumsum([len(value) for value in data.values])[:-1]
-    cuts = [
-        cut_rows(z, p, h, inside, lags, STENCILS[scheme], xp)
-        for z, p, h, inside in zip(
-            xp.split(standardised, ends),
-            data.present,
-            data.intervals,
-            measured.mask or (None,) * len(data.values),
-            strict=True,
-        )
-    ]
-    history, rate, valid, step, missing = (
-        xp.concatenate(parts) for parts in zip(*cuts, strict=True)
-    )
+    masks = measured.mask or (None,) * len(data.values)
+    parts = zip(xp.split(standardised, ends), data.present, data.intervals, masks, strict=True)
+    cuts = [_cut_rows(*part, lags, STENCILS[scheme], xp) for part in parts]
+    history, rate, valid, step, missing = map(xp.concatenate, zip(*cuts, strict=True))
     if xp is np:
         what = "valid windows remain" + (" inside the mask" if measured.mask else "")
         check_count(int(valid.sum()), data, what, _missing_hint(data, names))
@@ -356,22 +333,18 @@ def cut_windows(measured: Measurements, lags: tuple[int, ...], scheme: str, prio
     increment = xp.where(valid[:, None] & varies[None], standardised_rate, 0)
 
     cast = partial(to_jax, dtype=data.dtype)
+    share, roll_off, ringing = (jax.lax.stop_gradient(cast(each)) for each in noise)
     return Windows(
         history=cast(history),
         increment=cast(increment),
         valid=to_jax(valid),
         weight=cast(weight),
-        position=to_jax(positions(data, lags, STENCILS[scheme])),
-        scaling=Scaling(
-            center=cast(center),
-            scale=cast(scale),
-            rate_center=cast(rate_center * scale),
-            rate_scale=cast(rate_scale * scale),
-        ),
+        position=to_jax(_positions(data, lags, STENCILS[scheme])),
+        scaling=Scaling(*map(cast, (center, scale, rate_center * scale, rate_scale * scale))),
         dt=cast(data.dt),
-        noise_share=jax.lax.stop_gradient(cast(measured.noise_share)),
-        roll_off=jax.lax.stop_gradient(cast(measured.roll_off)),
-        ringing=jax.lax.stop_gradient(cast(measured.ringing)),
+        noise_share=share,
+        roll_off=roll_off,
+        ringing=ringing,
         dropped=to_jax(xp.sum(missing)),
         prior=prior,
         lags=lags,
@@ -393,17 +366,19 @@ def _standardised(data: Trajectories, names: Any) -> tuple:
     offset, _ = moments(samples, present, xp)
     centred = xp.where(present[:, None], samples - offset[None], 0)
     center, scale = moments(centred, present, xp)
-    if xp is np:
-        check_constant(scale <= resolution, names)
     varies = scale > resolution
+    if xp is np and not varies.all():
+        culprits = ", ".join(column_name(int(j), names) for j in np.flatnonzero(~varies))
+        raise ValueError(
+            f"{culprits} of x is constant: it can neither drive nor be driven. Drop it."
+        )
     scale = xp.where(varies, scale, 1)
-    standardised = xp.where(
-        present[:, None] & varies[None], (centred - center[None]) / scale[None], 0
-    )
+    there = present[:, None] & varies[None]
+    standardised = xp.where(there, (centred - center[None]) / scale[None], 0)
     return standardised, offset + center, scale, resolution
 
 
-def without_ends(present: np.ndarray) -> np.ndarray:
+def _without_ends(present: np.ndarray) -> np.ndarray:
     """Mark the ends of a ringing trajectory as missing."""
     n = min(RINGING_ENDS, len(present) // 20)
     inner = np.arange(len(present))
@@ -422,14 +397,8 @@ def row_range(n: int, lags: tuple[int, ...], stencil: dict[int, float]) -> tuple
     return max(lags[-1], -min(stencil)), n - max(stencil)
 
 
-def cut_rows(
-    z: Any,
-    present: Any,
-    interval: Any,
-    inside: Any,
-    lags: tuple[int, ...],
-    stencil: dict[int, float],
-    xp: Any,
+def _cut_rows(
+    z: Any, present: Any, interval: Any, inside: Any, lags: tuple[int, ...], stencil: dict, xp: Any
 ) -> tuple[Any, Any, Any, Any, Any]:
     """Return history, rate, validity and step length of every row of one trajectory, and which rows
     miss a value. With `inside` [time] only rows count of which every step that the difference
@@ -445,13 +414,12 @@ def cut_rows(
     if inside is not None:
         steps = range(min(stencil), max(stencil))
         asked = np.all([inside[start + o : stop + o] for o in steps], axis=0)
-    missing = asked & ~valid
-    valid = asked & valid
+    missing, valid = asked & ~valid, asked & valid
     history = xp.where(valid[:, None, None], history, 0)
     return history, difference / step[:, None], valid, step, missing
 
 
-def positions(data: Trajectories, lags: tuple[int, ...], stencil: dict[int, float]) -> Any:
+def _positions(data: Trajectories, lags: tuple[int, ...], stencil: dict[int, float]) -> Any:
     """Return the sample indices of all rows, trajectories apart from one another."""
     gap = lags[-1] + max(stencil) - min(stencil) + 1
     positions, offset = [], 0
@@ -518,23 +486,4 @@ def check_count(rows: int, data: Trajectories, what: str, hint: str = "") -> Non
             f"only {rows} {what}, fewer than dim + 1 = {data.dim + 1}: not even a linear drift is "
             "determined. Use longer data, smaller lags, or fill short gaps first."
             + (hint or transposed_hint(sum(len(v) for v in data.values), data.dim))
-        )
-
-
-def check_range(data: Trajectories, names: Sequence[str] | None) -> None:
-    """Raise an error for values that would be infinite or zero in the floating type of the
-    windows.
-    """
-    check_sizes(data.dt, data.dtype, "dt")
-    for j in range(data.dim):
-        for value in data.values:
-            check_sizes(value[:, j], data.dtype, f"{column_name(j, names)} of x")
-
-
-def check_constant(constant: Any, names: Sequence[str] | None) -> None:
-    """Raise an error for variables without variation beyond rounding, by name."""
-    if constant.any():
-        culprits = ", ".join(column_name(int(j), names) for j in np.flatnonzero(constant))
-        raise ValueError(
-            f"{culprits} of x is constant: it can neither drive nor be driven. Drop it."
         )
