@@ -5,6 +5,7 @@ of the library and not in those of whatever would have tripped over it. Under `j
 `grad` numbers are not known: types and shapes are checked, values pass.
 """
 
+import contextlib
 import operator
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -82,12 +83,8 @@ def check_number(
     if isinstance(value, jax.core.Tracer):
         return
     number = float(value)
-    inside = (
-        (above is None or number > above)
-        and (least is None or number >= least)
-        and (below is None or number < below)
-        and (most is None or number <= most)
-    )
+    bounded = (above, operator.gt), (least, operator.ge), (below, operator.lt), (most, operator.le)
+    inside = all(bound is None or holds(number, bound) for bound, holds in bounded)
     if not inside or np.isnan(number) or (finite and np.isinf(number)):
         word = bounds if not inside or np.isnan(number) else "be finite"
         raise ValueError(f"{name} must {word}; got {shown(value)}.")
@@ -216,17 +213,14 @@ def check_key(key: Any, name: str = "key") -> jax.Array:
     """Return one random key, typed; the older form, two unsigned numbers, is accepted and
     wrapped.
     """
-    remedy = f"Make one with jax.random.key({key if type(key) is int else 0})."
-    dtype = getattr(key, "dtype", None)
-    if not isinstance(key, jax.Array | np.ndarray):
+    array = isinstance(key, jax.Array | np.ndarray)
+    typed = array and jax.dtypes.issubdtype(key.dtype, jax.dtypes.prng_key)
+    if array and key.dtype == np.uint32 and key.ndim:
+        with contextlib.suppress(TypeError, ValueError):  # of another length than JAX's keys
+            key, typed = jax.random.wrap_key_data(key), True
+    if not typed:
+        remedy = f"Make one with jax.random.key({key if type(key) is int else 0})."
         raise refusal(name, "a JAX random key", key, remedy)
-    if not jax.dtypes.issubdtype(dtype, jax.dtypes.prng_key):
-        if dtype != np.uint32 or key.ndim == 0:
-            raise refusal(name, "a JAX random key", key, remedy)
-        try:
-            key = jax.random.wrap_key_data(key)
-        except (TypeError, ValueError):  # of another length than JAX's kind of keys
-            raise refusal(name, "a JAX random key", key, remedy) from None
     if key.shape != ():
         raise ValueError(
             f"{name} must be one JAX random key; got an array of them of shape {key.shape}. Take "
@@ -255,10 +249,8 @@ def check_windows(windows: Any, who: str, instead: str = "use jax.vmap for sever
 def check_config(config: Any, kind: type, name: str = "config") -> None:
     """Raise an error unless settings are of a certain kind, or None for their defaults."""
     if config is not None and not isinstance(config, kind):
-        raise refusal(
-            name, f"a {kind.__name__} or None", config,
-            f"Write ndde_jax.{kind.__name__}(...) with the settings to change.",
-        )  # fmt: skip
+        remedy = f"Write ndde_jax.{kind.__name__}(...) with the settings to change."
+        raise refusal(name, f"a {kind.__name__} or None", config, remedy)
 
 
 def check_graph(graph: Any, shape: tuple[int, ...], name: str = "graph") -> jax.Array:
@@ -267,22 +259,18 @@ def check_graph(graph: Any, shape: tuple[int, ...], name: str = "graph") -> jax.
     """
     array = _as_real(graph, name, f"booleans [source target lag] = {shape}")
     if array.shape != shape:
-        raise ValueError(
-            f"{name} must be [source target lag] = {shape}, for these variables and lags; got "
-            f"{array.shape}."
-        )
-    if array.dtype != bool and not is_traced(array):
-        values = np.asarray(array)
-        if not np.isin(values, (0, 1)).all():
-            bad = values[~np.isin(values, (0, 1))].flat[0]
-            raise ValueError(
-                f"{name} must hold edges, True or False; got {bad:.4g} among numbers. Pass "
-                "found.graph, not found.scores, or compare scores with a threshold."
-            )
+        expected = f"[source target lag] = {shape}, for these variables and lags"
+        raise ValueError(f"{name} must be {expected}; got {array.shape}.")
     if is_traced(array):
         return jnp.asarray(array).astype(bool)
+    values = np.asarray(array)
+    if values.dtype != bool and len(bad := values[~np.isin(values, (0, 1))]):
+        raise ValueError(
+            f"{name} must hold edges, True or False; got {bad[0]:.4g} among numbers. Pass "
+            "found.graph, not found.scores, or compare scores with a threshold."
+        )
     # Not by `jnp`, to which every other shape is another program.
-    return jax.device_put(np.asarray(array).astype(bool))
+    return jax.device_put(values.astype(bool))
 
 
 # ---- where something cannot be done ----

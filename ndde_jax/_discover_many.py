@@ -111,15 +111,9 @@ def discover_many(
     check_prior(prior)
     if lags is not None and not has_unit(lags):
         lags = read_lags(lags)
-    common = {
-        "lags": lags,
-        "prior": prior,
-        "inputs": inputs,
-        "transform": transform,
-        "treat": bool(treat),
-        "coefficient": None if coefficient is None else float(coefficient),
-        "recipe": recipe,
-    }
+    price = None if coefficient is None else float(coefficient)
+    common = dict(lags=lags, prior=prior, inputs=inputs, transform=transform, treat=bool(treat))
+    common |= dict(coefficient=price, recipe=recipe)
 
     def task(i: int) -> dict[str, Any]:
         x = read_samples(systems[i], dt=dt, t=t, names=names, time_unit=time_unit)
@@ -182,8 +176,5 @@ def _tell(failures: list[Failed], n: int) -> None:
         raise failures[0].exception()
     sentences = " ".join(f"systems[{f.index}]: {f.error}" for f in failures[:SHOWN])
     more = f" And {len(failures) - SHOWN} more." if len(failures) > SHOWN else ""
-    warnings.warn(
-        f"{len(failures)} of {n} systems could not be discovered and are Failed in the list. "
-        f"{sentences}{more}",
-        stacklevel=3,
-    )
+    said = f"{len(failures)} of {n} systems could not be discovered and are Failed in the list."
+    warnings.warn(f"{said} {sentences}{more}", stacklevel=3)

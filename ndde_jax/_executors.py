@@ -73,6 +73,8 @@ def run_many(
     bytes; the result comes back as bytes, and is stored here. With `keep_failures` what a system
     raises becomes `Failed` in its place.
     """
+    from tqdm import tqdm
+
     executor = as_executor(executor)
     if workers is None:
         cores = max(os.cpu_count() or 1, len(jax.local_devices()))
@@ -93,17 +95,14 @@ def run_many(
     else:
         crew = _There(pool, keep, keep_failures, _settings(), executor, parcel)
     pending: dict[Future, int] = {}
-    bar = None
+    bar = tqdm(total=n, desc=label, unit="system", disable=not progress)
     try:
         if kept is not None and name is not None:
             names[:] = pool.submit(lambda: [name(i) for i in range(n)]).result()
             results[:] = pool.submit(lambda: [file and kept.load(file) for file in names]).result()
             kept.warn(stacklevel=stacklevel + 1)
         missing = [i for i in range(n) if results[i] is None]
-        if progress:
-            from tqdm import tqdm
-
-            bar = tqdm(total=n, initial=n - len(missing), desc=label, unit="system")
+        bar.initial = bar.n = n - len(missing)
         waiting = iter(missing)
         ahead = n if executor is None else workers
         while True:
@@ -114,8 +113,7 @@ def run_many(
             for future in _finished(pending):
                 results[pending[future]] = crew.receive(pending[future], future)
                 del pending[future]
-                if bar is not None:
-                    bar.update()
+                bar.update()
     except BaseException as error:
         # What is running here finishes and is kept; what has not started is dropped.
         for future in pending:
@@ -132,16 +130,13 @@ def run_many(
         if isinstance(error, concurrent.futures.BrokenExecutor):
             error.add_note(BROKEN)
         if kept is not None:
-            error.add_note(
-                f"{kept.count()} results are kept in {kept.directory}; the same call goes on from "
-                "there."
-            )
+            where = f"{kept.count()} results are kept in {kept.directory}"
+            error.add_note(f"{where}; the same call goes on from there.")
         elif executor is not None:
             error.add_note("With directory=... what is finished would have been kept.")
         raise
     finally:
-        if bar is not None:
-            bar.close()
+        bar.close()
         pool.shutdown()
         if kept is not None:
             kept.warn(stacklevel=stacklevel + 1)

@@ -46,6 +46,8 @@ ABOUT = "about.json"
 NAMESPACES = (
     "samples", "windows", "models", "simulate", "fitting", "gates", "select", "measure", "check",
 )  # fmt: skip
+# What decoding raises where a description does not fit the classes of this version.
+MISFITS = LookupError, TypeError, ValueError, AttributeError, RecursionError, zipfile.BadZipFile
 _DIGEST = 64
 _MARK = b"ndde_jax "
 
@@ -103,10 +105,7 @@ def from_bytes(
         value = decode(about["content"])
     except _Undefined as error:
         raise ValueError(f"{path} {error}") from error
-    except (
-        *(KeyError, TypeError, ValueError, AttributeError, IndexError),
-        *(RecursionError, zipfile.BadZipFile),
-    ) as error:
+    except MISFITS as error:
         reason = " ".join(str(error).split())[:300]
         reason = f"{reason} is missing" if isinstance(error, KeyError) else reason
         raise ValueError(
@@ -326,11 +325,8 @@ def _derived() -> dict[str, type]:
     while bases:
         below: list[type] = bases.pop().__subclasses__()
         bases += below
-        derived |= {
-            kind.__name__: kind
-            for kind in below
-            if kind.__module__.partition(".")[0] != __package__
-        }
+        others = (kind for kind in below if kind.__module__.partition(".")[0] != __package__)
+        derived |= {kind.__name__: kind for kind in others}
     return derived
 
 
@@ -366,10 +362,8 @@ class Kept:
         except FileNotFoundError:
             old = path.with_suffix(OLD_SUFFIX)
             if old.exists():
-                self.unread.append(
-                    f"{old} was written in a format of earlier versions; it is computed again and "
-                    "kept in the present one."
-                )
+                why = f"{old} was written in a format of earlier versions"
+                self.unread.append(f"{why}; it is computed again and kept in the present one.")
         except (ValueError, OSError) as error:
             self.unread.append(f"{path} cannot be read ({error}); it is computed again.")
         return None
@@ -433,28 +427,24 @@ class Stages:
         directory: str | os.PathLike | None = None,
         inputs: Any = None,
     ):
-        self.bar = None
-        if progress:
-            from tqdm import tqdm
+        from tqdm import tqdm
 
-            self.bar = tqdm(total=total, bar_format="{desc} {bar} {n_fmt}/{total_fmt} {elapsed}")
+        shown = "{desc} {bar} {n_fmt}/{total_fmt} {elapsed}"
+        self.bar = tqdm(total=total, bar_format=shown, disable=not progress)
         self.kept = None if directory is None else Kept(directory)
         self.inputs = None if directory is None else fingerprint(inputs)
 
     def expect(self, seconds: float) -> None:
         """Announce the expected duration, where it is long."""
-        if self.bar is not None and seconds > LONG:
+        if not self.bar.disable and seconds > LONG:
             minutes = seconds / 60
             about = f"{minutes:.0f} minutes" if minutes > 2 else f"{round(seconds, -1):.0f} seconds"
-            self.bar.write(
-                f"This will take about {about}, and longer for variables that need networks.",
-                file=sys.stderr,
-            )
+            said = f"This will take about {about}, and longer for variables that need networks."
+            self.bar.write(said, file=sys.stderr)
 
     def __call__(self, name: str, function: Callable[[], Result]) -> Result:
         """Return the result of the function, now or from an earlier run; arrays are ready."""
-        if self.bar is not None:
-            self.bar.set_description_str(name)
+        self.bar.set_description_str(name)
         kept, file = self.kept, f"{self.inputs}-{''.join(c if c.isalnum() else '-' for c in name)}"
         result = None if kept is None else kept.load(file)
         if kept is None:
@@ -466,16 +456,14 @@ class Stages:
             kept.warn(stacklevel=4)
         else:
             kept.touch(file)
-        if self.bar is not None:
-            self.bar.update()
+        self.bar.update()
         return result
 
     def __enter__(self) -> "Stages":
         return self
 
     def __exit__(self, *_) -> None:
-        if self.bar is not None:
-            self.bar.close()
+        self.bar.close()
 
 
 def concretely() -> contextlib.AbstractContextManager:
@@ -494,11 +482,6 @@ class _Packed:
 
     tree: Any
     rest: Any
-
-    @classmethod
-    def of(cls, value: Any) -> "_Packed":
-        numbers, rest = eqx.partition(value, _has_equal_in_numpy)
-        return cls(jax.tree.map(_copied, numbers), rest)
 
     def unpacked(self) -> Any:
         # Numbers are numbers in a function that is being traced, too.
@@ -525,7 +508,8 @@ class _Held:
         self.name = name
 
     def __set__(self, instance: Any, value: Any) -> None:
-        instance.__dict__[self.name] = _Packed.of(value)
+        numbers, rest = eqx.partition(value, _has_equal_in_numpy)
+        instance.__dict__[self.name] = _Packed(jax.tree.map(_copied, numbers), rest)
 
     def __get__(self, instance: Any, owner: type) -> Any:
         if instance is None:

@@ -35,7 +35,7 @@ from ._output import (
 )
 from ._program import INTERRUPTED, add_up_right, keep_compiled, run_program
 from ._store import version
-from .samples._cells import to_float
+from .samples._cells import check_there, to_float
 from .samples._examples import example_names, load_example
 from .samples._lag_times import lags_in_samples, written_lags
 from .samples._prepare import EVERY, STEPS, prepare_samples
@@ -630,16 +630,11 @@ def _read_file(arguments: argparse.Namespace) -> Samples:
     dt = arguments.dt
     if dt is None and read.dt is None and read.t is None:
         dt = 1.0
-        _note(
-            arguments,
-            "No column is the time: times are counted in samples; --dt or --time-column says "
-            "otherwise.",
-        )
+        counted = "times are counted in samples; --dt or --time-column says otherwise."
+        _note(arguments, f"No column is the time: {counted}")
     if read.starts and arguments.time_unit not in (None, read.time_unit):
-        raise ValueError(
-            f"The time stamps are counted in {read.time_unit}s; give --dt together with "
-            f"--time-unit {arguments.time_unit}."
-        )
+        remedy = f"give --dt together with --time-unit {arguments.time_unit}."
+        raise ValueError(f"The time stamps are counted in {read.time_unit}s; {remedy}")
     if read.mask and not any(mask.any() for mask in read.mask):
         raise ValueError("--only and --months together leave no row.")
     unit = arguments.time_unit or read.time_unit
@@ -660,10 +655,7 @@ def _read_example(arguments: argparse.Namespace) -> tuple[Samples, tuple[int, ..
     """Return a shipped record, and its lags."""
     example = load_example(arguments.example)
     chosen = arguments.columns or example.names
-    if missing := [name for name in chosen if name not in example.names]:
-        raise ValueError(
-            f"The example has no column {missing[0]!r}; it has: {', '.join(example.names)}."
-        )
+    check_there("The example", chosen, example.names)
     values = example.values[:, [example.names.index(name) for name in chosen]]
     example = dataclasses.replace(example, values=values, names=tuple(chosen))
     unit = arguments.time_unit or example.time_unit
@@ -695,15 +687,13 @@ def _rate_lags(
     lags, at_a_lag = arguments.lags, any(len(edge) > 2 for edge in arguments.forbid)
     if lags is None and default is not None:
         return default
-    if lags is None or isinstance(lags, str):
-        with _about(arguments.data):
-            if samples.dim > MANY:  # or the choice of lags alone would take long
-                check_decidable(samples, (0,))
+    if samples.dim > MANY and (lags is None or isinstance(lags, str)):
+        with _about(arguments.data):  # or the choice of lags alone would take long
+            check_decidable(samples, (0,))
     if lags is None and not (arguments.require or at_a_lag):
         return None
     if lags is None:
-        steps = EVERY if arguments.offsets else STEPS
-        steps = () if arguments.no_treat else steps
+        steps = () if arguments.no_treat else EVERY if arguments.offsets else STEPS
         lags, reason = choose_lags(prepare_samples(samples, steps, transform=transform))
         if lags != (0,):
             _note(arguments, reason)
@@ -715,9 +705,8 @@ def _rate_lags(
 def _of_rate(lags: tuple[int, ...]) -> tuple[int, ...]:
     """Return lags of the rate from lags of the level, one sample more."""
     if min(lags) < 1:
-        raise ValueError(
-            f"--lags-of level: lags of levels begin with 1, the sample before; got {min(lags)}."
-        )
+        expected = "lags of levels begin with 1, the sample before"
+        raise ValueError(f"--lags-of level: {expected}; got {min(lags)}.")
     return tuple(lag - 1 for lag in lags)
 
 
