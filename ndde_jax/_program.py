@@ -13,6 +13,7 @@ import platform
 import signal
 import threading
 from collections.abc import Callable, MutableMapping
+from concurrent.futures import Future
 from pathlib import Path
 
 from ._files import drop_partial
@@ -33,13 +34,13 @@ def run_program(work: Callable[[], int], farewell: Callable[[], str]) -> int:
     """
     if threading.current_thread() is not threading.main_thread():
         return work()
-    outcome, errors = [], []
+    outcome: Future[int] = Future()
 
     def run():
         try:
-            outcome.append(work())
+            outcome.set_result(work())
         except BaseException as error:
-            errors.append(error)
+            outcome.set_exception(error)
 
     def leave(*_):
         for number in signals:
@@ -60,9 +61,7 @@ def run_program(work: Callable[[], int], farewell: Callable[[], str]) -> int:
         thread.join(0.2)
     for number in signals:
         signal.signal(number, signal.SIG_IGN)  # it is over
-    if errors:
-        raise errors[0]
-    return outcome[0]
+    return outcome.result()
 
 
 # All are kept, however quickly they compiled: hundreds of small ones take half of the time, and

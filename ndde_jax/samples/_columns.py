@@ -295,10 +295,9 @@ def trends(x: Float[np.ndarray, "time dim"]) -> Trends:
     """
     if len(x) < FEWEST:
         return Trends(*np.zeros((2, x.shape[1])))
-    errors = np.array([_errors_of_trend(level) for level in x.T])
-    news = _News.of(x)
-    of_news = np.array([_errors_of_trend(new) for new in news.left.T])
-    shown = (news.pull < -(4 + x.shape[1] / 2)) & (of_news > IN_NEWS)
+    pull, news = _news(x)
+    errors, of_news = (np.array([_errors_of_trend(c) for c in each.T]) for each in (x, news))
+    shown = (pull < -(4 + x.shape[1] / 2)) & (of_news > IN_NEWS)
     errors[shown] = np.maximum(errors, of_news)[shown]
     variance = x.var(axis=0)
     rises = np.array([np.var(line(level)) for level in x.T])
@@ -319,33 +318,27 @@ def _errors_of_trend(x: Float[np.ndarray, "time"]) -> float:
     return standard_errors(fitted, means, 2)
 
 
-class _News(NamedTuple):
-    """What regressions of the steps on the past of all variables and on time say.
-
-    - `pull`: by how many standard errors the level of each variable pulls it back, `[dim]`.
-    - `left`: what the past leaves of the steps, `[step dim]`.
+def _news(
+    x: Float[np.ndarray, "time dim"],
+) -> tuple[Float[np.ndarray, "dim"], Float[np.ndarray, "step dim"]]:
+    """Return by how many standard errors the level of each variable pulls it back, and what the
+    past of all leaves of the steps, in regressions on that past and on time; no step where there
+    are few beside the columns.
     """
-
-    pull: Float[np.ndarray, "dim"]
-    left: Float[np.ndarray, "step dim"]
-
-    @classmethod
-    def of(cls, x: Float[np.ndarray, "time dim"]) -> "_News":
-        """Return the news of samples; none where there are few beside the columns."""
-        n, dim = x.shape
-        if n < 4 * (PAST * dim + 2):
-            return cls(np.zeros(dim), np.zeros((0, dim)))
-        rises = np.diff(x, axis=0)
-        steps, level = rises[PAST - 1 :], x[PAST - 1 : -1] - x.mean(axis=0)
-        before = [rises[PAST - 1 - lag : -lag] for lag in range(1, PAST)]
-        time = np.linspace(-1, 1, len(steps))[:, None]
-        columns = np.concatenate([level, *before, time, np.ones_like(time)], axis=1)
-        inverse = np.linalg.pinv(columns.T @ columns, hermitian=True)
-        found = inverse @ (columns.T @ steps)
-        variance = (steps - columns @ found).var(axis=0)
-        error = np.sqrt(np.maximum(np.diag(inverse)[:dim] * variance, 1e-300))
-        of_past = columns[:, : PAST * dim] @ found[: PAST * dim]
-        return cls(np.diag(found[:dim]) / error, steps - of_past)
+    n, dim = x.shape
+    if n < 4 * (PAST * dim + 2):
+        return np.zeros(dim), np.zeros((0, dim))
+    rises = np.diff(x, axis=0)
+    steps, level = rises[PAST - 1 :], x[PAST - 1 : -1] - x.mean(axis=0)
+    before = [rises[PAST - 1 - lag : -lag] for lag in range(1, PAST)]
+    time = np.linspace(-1, 1, len(steps))[:, None]
+    columns = np.concatenate([level, *before, time, np.ones_like(time)], axis=1)
+    inverse = np.linalg.pinv(columns.T @ columns, hermitian=True)
+    found = inverse @ (columns.T @ steps)
+    variance = (steps - columns @ found).var(axis=0)
+    error = np.sqrt(np.maximum(np.diag(inverse)[:dim] * variance, 1e-300))
+    of_past = columns[:, : PAST * dim] @ found[: PAST * dim]
+    return np.diag(found[:dim]) / error, steps - of_past
 
 
 def line(x: Float[np.ndarray, "time"]) -> Float[np.ndarray, "time"]:

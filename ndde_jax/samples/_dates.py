@@ -302,14 +302,9 @@ def read_dates(cells: Sequence[str], where: str, *, day_first: bool | None = Non
     tried = {s: _read_days(texts, s)[which].astype("M8[us]") + within for s in shapes}
     # Rows of one day, whose hours stand in another column, count once.
     once = {s: x[np.append(True, x[1:] != x[:-1])] for s, x in tried.items()}
-    marks = {
-        s: (
-            np.sum(~np.isnat(x)),
-            max(rank(once[s]), rank(once[s][::-1])),
-            s is not _SHORT_YEAR_FIRST,
-        )
-        for s, x in tried.items()
-    }
+    ranks = {s: max(rank(x), rank(x[::-1])) for s, x in once.items()}
+    there = {s: np.sum(~np.isnat(x)) for s, x in tried.items()}
+    marks = {s: (there[s], ranks[s], s is not _SHORT_YEAR_FIRST) for s in shapes}
     # Of equals the last: the month first, but not after points.
     best = max(shapes if "." in cells[0].split()[0] else shapes[::-1], key=marks.__getitem__)
     equal = best is _MONTH_FIRST and marks[best] == marks.get(_DAY_FIRST)

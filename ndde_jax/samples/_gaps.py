@@ -57,6 +57,12 @@ def runs(there: Bool[np.ndarray, "time"]) -> Int[np.ndarray, "run 2"]:
     return edges.reshape(-1, 2)
 
 
+def longest_run(there: Bool[np.ndarray, "time"]) -> slice:
+    """Return the longest run of true values, empty where there is none."""
+    found = np.concatenate([np.zeros((1, 2), int), runs(there)])
+    return slice(*found[np.ptp(found, axis=1).argmax()].tolist())
+
+
 class Stretch(NamedTuple):
     """A part of a variable without a long gap: the number of its `first` sample, and its values
     `x`, short gaps bridged by straight lines.
@@ -68,11 +74,8 @@ class Stretch(NamedTuple):
     @classmethod
     def longest(cls, x: Float[np.ndarray, "time"]) -> "Stretch":
         """Return the longest stretch of a variable, empty where nothing is measured."""
-        found = runs(~_long(~np.isfinite(x)[:, None])[:, 0])
-        if not len(found):
-            return cls(0, x[:0])
-        start, stop = found[np.diff(found, axis=1)[:, 0].argmax()]
-        return cls(int(start), bridged(x[start:stop, None])[:, 0])
+        run = longest_run(~_long(~np.isfinite(x)[:, None])[:, 0])
+        return cls(run.start, bridged(x[run, None])[:, 0])
 
 
 def bridged(x: Float[np.ndarray, "time dim"]) -> Float[np.ndarray, "time dim"]:

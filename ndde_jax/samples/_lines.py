@@ -46,7 +46,6 @@ class Line:
 
     - `period`: in samples.
     - `share`: of the variance of the variable.
-    - `pieces`: of the record whose phases agree.
     - `of_clock`: whether the period is that of a known clock, or of an overtone of one.
     - `share_of_steps`: of the variance of the steps of the variable.
     - `outer`: whether a clock from outside makes it; else a system that little noise moves,
@@ -56,7 +55,6 @@ class Line:
     column: int
     period: float
     share: float
-    pieces: int
     of_clock: bool = False
     share_of_steps: float = 0.0
     outer: bool = True
@@ -276,7 +274,7 @@ def _tested(
     if across > (along + rounding) * np.exp(2 * LOPSIDED / np.sqrt(effective - 1)):
         return None
     share = float(min(abs(mean) ** 2 / 2 / total, 1.0))
-    return Line(column, float(1 / frequency), share, count) if share > 0 else None
+    return Line(column, float(1 / frequency), share) if share > 0 else None
 
 
 def _beside(x: Float[np.ndarray, "time"], frequency: float) -> float:
@@ -287,7 +285,7 @@ def _beside(x: Float[np.ndarray, "time"], frequency: float) -> float:
     frequencies, and larger at lower ones where it is red.
     """
     n, cycles = len(x), frequency * len(x)
-    rest = _without(x, [Line(0, 1 / frequency, 0.0, 0)])
+    rest = _without(x, [Line(0, 1 / frequency, 0.0)])
     counts = np.arange(1, round(2 * cycles) + 1)
     counts = counts[np.abs(counts / cycles - np.round(counts / cycles)) * cycles >= 1]
     if len(counts) < 3:

@@ -14,7 +14,7 @@ from jaxtyping import Array, Float
 from .._checks import check_whole
 from .._spoken import listed
 from .._types import Checked, TrajectoryLike, to_jax
-from ._gaps import runs
+from ._gaps import longest_run
 from ._samples import Samples
 from ._trajectories import Trajectories, read_trajectories
 
@@ -152,10 +152,10 @@ def pooled_roll_off(data: Trajectories) -> Any:
         return jnp.full((data.dim,), jnp.nan)
     top, below = [], []
     for value, present in zip(data.values, data.present, strict=True):
-        start, stop = max(runs(present), key=np.ptp, default=(0, 0))
-        if stop - start < SHORTEST_SPECTRUM:
+        whole = value[longest_run(present)]
+        if len(whole) < SHORTEST_SPECTRUM:
             continue
-        increment = np.diff(value[start:stop], axis=0)
+        increment = np.diff(whole, axis=0)
         increment = increment - increment.mean(axis=0)
         taper = np.hanning(len(increment))[:, None]
         power = np.abs(np.fft.rfft(increment * taper, axis=0)) ** 2
@@ -334,5 +334,4 @@ def said_of_errors(samples: Samples, errors) -> tuple[str, ...]:
 
 def stretch(x):
     """Return the longest stretch without missing values."""
-    start, stop = max(runs(np.isfinite(x)), key=np.ptp, default=(0, 0))
-    return x[start:stop].astype(float)
+    return x[longest_run(np.isfinite(x))].astype(float)

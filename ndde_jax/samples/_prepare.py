@@ -29,11 +29,9 @@ from ._lines import SAME_CLOCK, Line, find_lines, with_overtones
 from ._samples import Samples, named, treated
 from ._treatments import HELD, OFFSETS, SCHEDULE, TRANSFORM
 
-STEPS = ("codes", "held", "spikes", "clock", "seldom", "gaps", "level", "season", "trend")
-# Those, and what no test calls for: it has to be asked for.
-EVERY = (
-    "codes", "held", "spikes", "clock", "seldom", "gaps", "level", "offsets", "season", "trend",
-)  # fmt: skip
+EVERY = tuple("codes held spikes clock seldom gaps level offsets season trend".split())
+# Those that tests call for; offsets have to be asked for.
+STEPS = tuple(step for step in EVERY if step != OFFSETS)
 # What single precision may lose of a step beside a large level, as a share of it.
 LOST = 1e-2
 # Fewest samples in which trends are looked for, and the least share of a variance one must have.
@@ -167,33 +165,32 @@ def _held(samples: Samples, known) -> Samples:
     """Return the samples, and a record of which variables are inputs that are held."""
     found = held_inputs(samples) if samples.regular else {}
     found = {j: clock for j, clock in found.items() if not known[j]}
-    if not found:
-        return samples
-    change = "changes" if len(found) == 1 else "change"
     then = "only, and no other variable tells to what: "
-    text = _said_of_inputs(samples, found, change, then)
-    return treated(samples, HELD, text, max(found.values()), found, {"values": samples.values})
+    return _as_inputs(samples, found, ("changes", "change"), then, samples.values)
 
 
 def _seldom(samples: Samples, known) -> Samples:
     """Return the samples with values that hold until the next where there are few."""
     found = measured_seldom(samples) if samples.regular else {}
-    if not found:
-        return samples
-    values = tuple(until_the_next(x, found) for x in samples.values)
-    have = "has values" if len(found) == 1 else "have values"
-    text = _said_of_inputs(samples, found, have, "only: each holds until the next, and ")
-    return treated(samples, HELD, text, max(found.values()), found, {"values": values})
+    values = [until_the_next(x, found) for x in samples.values if found]
+    then = "only: each holds until the next, and "
+    return _as_inputs(samples, found, ("has values", "have values"), then, values)
 
 
-def _said_of_inputs(samples: Samples, clocks: Mapping[int, int], verb: str, then: str) -> str:
-    """Return a sentence on variables that are inputs from here on; what they do at one in so many
-    samples, and what else is said of them.
+def _as_inputs(
+    samples: Samples, clocks: Mapping[int, int], verbs: tuple[str, str], then: str, values: Any
+) -> Samples:
+    """Return samples with other values and a record of which variables are inputs from here on:
+    what they do, alone or together, at one in so many samples, and what else is said of them.
     """
+    if not clocks:
+        return samples
     often = " and ".join(map(str, sorted(set(clocks.values()))))
-    are = "it is read as an input" if len(clocks) == 1 else "they are read as inputs"
-    what = f"{named(samples, clocks)} {verb} at one in {often} samples"
-    return f"{what} {then}{are}, which nothing drives."
+    alone = len(clocks) == 1
+    are = "it is read as an input" if alone else "they are read as inputs"
+    what = f"{named(samples, clocks)} {verbs[not alone]} at one in {often} samples"
+    text = f"{what} {then}{are}, which nothing drives."
+    return treated(samples, HELD, text, max(clocks.values()), clocks, {"values": values})
 
 
 def treated_columns(samples: Samples, name: str) -> tuple[int, ...]:

@@ -185,19 +185,18 @@ def read_table(path: str | Path, **choices: Any) -> Table:
         values, stamps, mask = values[rows], stamps[rows], None if mask is None else mask[rows]
     notices = tuple(f"{file}: {text}" for text in said)
     numeric = stamps is not None and stamps.dtype.kind in "iuf" and len(time.columns) == 1
-    unit = ""
-    if numeric:
-        unit = unit_in(time.columns[0])
-        dated = "date" in words_of(time.columns[0]) and len(stamps) > 0
-        if not unit and dated and _in_years(stamps):
-            unit = "year"
+    unit = _unit_of(time.columns[0], stamps) if numeric else ""
     return Table(values, tuple(numbers), stamps, found.dt, notices, trials, mask, unit)
 
 
-def _in_years(stamps: np.ndarray) -> bool:
-    """Return whether numbers are years of the calendar and parts of them, such as 1950.042."""
+def _unit_of(name: str, stamps: np.ndarray) -> str:
+    """Return the unit of stamps that are numbers: as the name of their column says, or years where
+    they are dates as years of the calendar and parts of them, such as 1950.042.
+    """
     low, high = GUESSED["y"]
-    return bool((stamps >= low).all() and (stamps <= high).all())
+    dated = "date" in words_of(name) and len(stamps) > 0
+    in_years = dated and low <= stamps.min() and stamps.max() <= high
+    return unit_in(name) or ("year" if in_years else "")
 
 
 def _suffix(path: Path) -> str:
