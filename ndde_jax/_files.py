@@ -6,7 +6,7 @@ import time
 import uuid
 import zipfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -22,57 +22,44 @@ ABANDONED = 3600.0
 _partial: set[Path] = set()
 
 
-class Together:
-    """A group of files that appear together: each is written beside its place, and all are renamed
-    when the block `with Together() as files` ends. If anything fails before, none appears and what
-    was there stays.
+@contextmanager
+def together(contents: Mapping[Path, bytes]) -> Iterator[None]:
+    """Write files that appear together: each is written beside its place, and all are renamed when
+    the block ends. If anything fails before, none appears and what was there stays.
+
+    **Raises:** `OSError`, with a sentence, if one cannot be written, for example on a full disk.
     """
-
-    def __init__(self):
-        self.renames: list[tuple[Path, Path]] = []
-
-    def __enter__(self) -> "Together":
-        return self
-
-    def add(self, path: str | os.PathLike, content: bytes) -> None:
-        """Write a file that appears at the end.
-
-        **Raises:** `OSError`, with a sentence, if it cannot be written, for example on a full disk.
-        """
-        path = Path(path)
-        # No other process or thread, on this machine or another, writes under this name.
-        partial = path.with_name(f".{path.name}.{uuid.uuid4().hex}{SUFFIX}")
-        _partial.add(partial)
-        self.renames.append((partial, path))
-        try:
-            with open(partial, "xb") as file:
-                file.write(content)
-                file.flush()
-                # Else a power cut after the rename could leave an empty file under the final name.
-                os.fsync(file.fileno())
-        except OSError as error:
-            reason = error.strerror or str(error)
-            raise OSError(
-                error.errno, f"{path} cannot be written ({reason}); what was there is as it was"
-            ) from error
-
-    def __exit__(self, kind, *_) -> None:
-        try:
-            if kind is None:
-                for partial, path in self.renames:
-                    os.replace(partial, path)
-                for directory in {path.parent for _, path in self.renames}:
-                    _sync_directory(directory)
-        finally:
-            for partial, _ in self.renames:
-                partial.unlink(missing_ok=True)
-                _partial.discard(partial)
+    renames: dict[Path, Path] = {}
+    try:
+        for path, content in contents.items():
+            # No other process or thread, on this machine or another, writes under this name.
+            partial = path.with_name(f".{path.name}.{uuid.uuid4().hex}{SUFFIX}")
+            _partial.add(partial)
+            renames[partial] = path
+            try:
+                with open(partial, "xb") as file:
+                    file.write(content)
+                    file.flush()
+                    # Else a power cut after the rename could leave an empty file under its name.
+                    os.fsync(file.fileno())
+            except OSError as error:
+                said = f"{path} cannot be written ({error.strerror or error})"
+                raise OSError(error.errno, f"{said}; what was there is as it was") from error
+        yield
+        for partial, path in renames.items():
+            os.replace(partial, path)
+        for directory in {path.parent for path in contents}:
+            _sync_directory(directory)
+    finally:
+        for partial in renames:
+            partial.unlink(missing_ok=True)
+            _partial.discard(partial)
 
 
 def write_bytes(path: str | os.PathLike, content: bytes) -> None:
     """Write one file entirely or not at all; `OSError`, with a sentence, if it cannot be done."""
-    with Together() as files:
-        files.add(path, content)
+    with together({Path(path): content}):
+        pass
 
 
 def drop_partial() -> None:

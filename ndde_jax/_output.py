@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from ._files import Together
+from ._files import together
 from ._report import Report
 
 # Samples ahead in the forecast of the report, as many as `ndde-jax forecast` takes.
@@ -64,9 +64,7 @@ def write_results(
     }
     if found is not None:
         contents |= {"edges.csv": _edges(found), **pictures.files}
-    with Together() as files:
-        for name, content in contents.items():
-            files.add(directory / name, content)
+    with together({directory / name: content for name, content in contents.items()}):
         if found is not None:
             found.save(directory / "discovery")
     return [*contents, "discovery"]

@@ -24,7 +24,7 @@ import ndde_jax
 
 from ._blas import limit_blas_to_one_thread
 from ._checks import check_positive, check_whole
-from ._files import Together
+from ._files import together
 from ._output import (
     Pictures,
     csv_table,
@@ -589,9 +589,8 @@ def _finish(arguments: argparse.Namespace, contents: dict[str, bytes], text: str
     if contents:
         directory = _directory(arguments)
         directory.mkdir(parents=True, exist_ok=True)
-        with Together() as files:
-            for name, content in contents.items():
-                files.add(directory / name, content)
+        with together({directory / name: content for name, content in contents.items()}):
+            pass
     if arguments.quiet:
         return
     print(text)

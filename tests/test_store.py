@@ -218,14 +218,11 @@ def test_a_full_disk_leaves_what_was_there(path, full_disk):
 
 def test_files_appear_together_or_not_at_all(tmp_path):
     (tmp_path / "b").write_bytes(b"old")
-    with pytest.raises(KeyboardInterrupt), _files.Together() as files:
-        files.add(tmp_path / "a", b"new")
-        files.add(tmp_path / "b", b"new")
+    contents = {tmp_path / "a": b"new", tmp_path / "b": b"new"}
+    with pytest.raises(KeyboardInterrupt), _files.together(contents):
         raise KeyboardInterrupt
     assert [p.name for p in tmp_path.iterdir()] == ["b"]
-    with _files.Together() as files:
-        files.add(tmp_path / "a", b"new")
-        files.add(tmp_path / "b", b"new")
+    with _files.together(contents):
         assert (tmp_path / "b").read_bytes() == b"old"
     assert {p.name: p.read_bytes() for p in tmp_path.iterdir()} == {"a": b"new", "b": b"new"}
 
@@ -252,11 +249,9 @@ def test_partial_files_of_killed_processes_are_removed_and_no_others(tmp_path):
 
 
 def test_a_process_that_leaves_at_once_removes_what_it_writes(path):
-    with _files.Together() as files:
-        files.add(path, b"new")
+    with pytest.raises(FileNotFoundError), _files.together({path: b"new"}):
         _files.drop_partial()
         assert list(path.parent.iterdir()) == []
-        files.renames.clear()
 
 
 # ---- fingerprints ----
