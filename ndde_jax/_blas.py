@@ -84,12 +84,8 @@ def _chosen(environment: MutableMapping[str, str]) -> bool:
 
 def _loaded() -> list[_Library]:
     """Return the libraries that wheels of NumPy and SciPy have loaded."""
-    return [
-        library
-        for package, folders, end in PACKAGES
-        if package in sys.modules
-        for library in _libraries(folders, end)
-    ]
+    loaded = (place for package, *place in PACKAGES if package in sys.modules)
+    return [library for place in loaded for library in _libraries(*place)]
 
 
 @functools.cache

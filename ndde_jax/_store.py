@@ -94,12 +94,11 @@ def from_bytes(
     **Raises:** `ValueError`, as `read`.
     """
     about, archive = _open(path, data)
+    origin = f"{path} was written by ndde_jax {about.get('library')}"
+    remedy = "Compute it again, or read it with that version."
     if about.get("format") != FORMAT:
-        raise ValueError(
-            f"{path} was written by ndde_jax {about.get('library')} in format "
-            f"{about.get('format')!r}; this is ndde_jax {version()}, which reads format {FORMAT}. "
-            "Compute it again, or read it with that version."
-        )
+        this = f"this is ndde_jax {version()}, which reads format {FORMAT}"
+        raise ValueError(f"{origin} in format {about.get('format')!r}; {this}. {remedy}")
     decode = _Decoder(archive, str(path))
     try:
         value = decode(about["content"])
@@ -108,18 +107,14 @@ def from_bytes(
     except MISFITS as error:
         reason = " ".join(str(error).split())[:300]
         reason = f"{reason} is missing" if isinstance(error, KeyError) else reason
-        raise ValueError(
-            f"{path} was written by ndde_jax {about.get('library')} and does not fit this version, "
-            f"{version()}: {reason}. Compute it again, or read it with that version."
-        ) from error
+        misfit = f"does not fit this version, {version()}: {reason}"
+        raise ValueError(f"{origin} and {misfit}. {remedy}") from error
     if not isinstance(value, kind):
         raise ValueError(f"{path} does not hold a {kind.__name__} but a {type(value).__name__}.")
     if decode.rounded:
-        warnings.warn(
-            f"{path} was saved in double precision and is rounded to single; switch "
-            "jax_enable_x64 on to get it exactly.",
-            stacklevel=stacklevel,
-        )
+        exact = "switch jax_enable_x64 on to get it exactly."
+        said = f"{path} was saved in double precision and is rounded to single; {exact}"
+        warnings.warn(said, stacklevel=stacklevel)
     return value
 
 
@@ -390,11 +385,9 @@ class Kept:
         unwritten, self.unwritten = self.unwritten, {}
         if unwritten:
             labels, reason = ", ".join(unwritten), next(iter(unwritten.values()))
-            warnings.warn(
-                f"Not stored in {self.directory}: {labels} ({reason}). The results are returned "
-                "all the same; a later call computes these again.",
-                stacklevel=stacklevel + 1,
-            )
+            then = "The results are returned all the same; a later call computes these again."
+            said = f"Not stored in {self.directory}: {labels} ({reason}). {then}"
+            warnings.warn(said, stacklevel=stacklevel + 1)
 
     def count(self) -> int:
         """Return how many results the directory holds."""

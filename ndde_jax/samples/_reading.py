@@ -22,7 +22,7 @@ from ._examples import Example
 from ._formats import CLOCKS
 from ._samples import Samples, as_given, read_mask
 from ._tables import Table, read_table, rows_of
-from ._trajectories import read_trajectories, recordings_of, vectors
+from ._trajectories import Trajectories, read_trajectories, recordings_of, vectors
 
 # An interval between samples may differ by this share, as clocks that are rounded do.
 SAME_INTERVAL = 1e-3
@@ -67,19 +67,15 @@ def read_samples(
         starts = x.starts if time_unit in ("", x.time_unit) else ()
         unit = time_unit or x.time_unit
         return dataclasses.replace(x, names=names, time_unit=unit, mask=kept, starts=starts)
-    labelled = read_labelled(x, time=own_time)
+    labelled, data = read_clocked(x, dt, t, names)
     # Of another clock than the container's, or in another unit, no date is known.
     starts = labelled.starts if own_time and time_unit in ("", labelled.time_unit) else ()
-    if own_time:
-        dt, t = labelled.dt, labelled.t
-        time_unit = time_unit or labelled.time_unit
-    names = labelled.names if names is None else check_names(names, None)
-    data = read_trajectories(labelled.values, dt=dt, t=t, names=names)
+    time_unit = time_unit or labelled.time_unit if own_time else time_unit
     if data.xp is not np:
         raise ValueError("measurements that JAX traces cannot be kept; read them outside jit.")
     for value in data.complete:
         check_sizes(value, data.dtype, "x")
-    names = tuple(f"x{i}" for i in range(data.dim)) if names is None else tuple(names)
+    names = tuple(labelled.names or (f"x{i}" for i in range(data.dim)))
     kind = np.float32 if data.epsilon > np.finfo(np.float64).eps else np.float64
     values = tuple(value.astype(kind, copy=False) for value in data.complete)
     pairs = zip(data.starts, data.intervals, strict=True)
@@ -89,6 +85,17 @@ def read_samples(
     kept = read_mask(mask, list(map(len, values)))
     regular, dt = data.regular, float(data.dt)
     return Samples(values, times, dt, regular, names, time_unit, precision, (), kept, starts)
+
+
+def read_clocked(x: Any, dt: Any, t: Any, names: Any) -> "tuple[Labelled, Trajectories]":
+    """Return measurements with the names given or else their own, and as trajectories, on the clock
+    given or else their own.
+    """
+    found = read_labelled(x, time=dt is None and t is None)
+    if dt is None and t is None:
+        dt, t = found.dt, found.t
+    found = found._replace(names=found.names if names is None else check_names(names, None))
+    return found, read_trajectories(found.values, dt=dt, t=t, names=found.names)
 
 
 def read_alike(known: Samples, other: Any, *, wanted_by: str, time: bool = True) -> "Labelled":

@@ -245,13 +245,17 @@ def enso3_chain(t, x, lagged, *, alpha=0.75, coupling=0.1):
     return x - x**3 - alpha * own + coupling * (jnp.roll(x, 1) - x)
 
 
-def _tziperman(t, x, lagged, *, a, b, c, kappa, omega):
-    kelvin, rossby = lagged
-    return a * jnp.tanh(kappa * kelvin) - b * jnp.tanh(kappa * rossby) + c * jnp.cos(omega * t)
+_DAYS = 365.25 / 12  # of a month
 
 
-@register_factory("tziperman_enso", source="Tziperman et al. (1994), Science 264, 72-74")
-def tziperman_enso(*, tau1: RealScalarLike = 1.15, tau2: RealScalarLike = 5.75) -> System:
+@register(
+    "tziperman_enso", source="Tziperman et al. (1994), Science 264, 72-74",
+    lags={"tau1": 1.15, "tau2": 5.75}, drivers={"h": "h@1 h@2"}, history=(1.0,), sigma=0.02,
+    dt=0.046, sampling_step=0.23, transient=240.0,
+)  # fmt: skip
+def tziperman_enso(
+    t, x, lagged, *, a=_DAYS / 180, b=_DAYS / 120, c=_DAYS / 138, kappa=2.0, omega=jnp.pi / 6
+):
     """A seasonally forced El Niño with two wave delays.
 
     h' = a tanh(κ h(t−τ₁)) − b tanh(κ h(t−τ₂)) + c cos(ω t), with a = 1/180, b = 1/120 and c = 1/138
@@ -262,13 +266,8 @@ def tziperman_enso(*, tau1: RealScalarLike = 1.15, tau2: RealScalarLike = 5.75) 
     τ₁ ago, reflected Rossby waves those of τ₂ ago. The drift depends on the time of year, which the
     graph cannot show. There is no dependence on the present state. With b < a the depth runs off.
     """
-    days = 365.25 / 12
-    return make(
-        _tziperman,
-        parameters=dict(a=days / 180, b=days / 120, c=days / 138, kappa=2.0, omega=jnp.pi / 6),
-        lags=(tau1, tau2), drivers={"h": "h@1 h@2"}, history=(1.0,), sigma=0.02, dt=0.046,
-        sampling_step=0.23, transient=240.0,
-    )  # fmt: skip
+    kelvin, rossby = lagged
+    return a * jnp.tanh(kappa * kelvin) - b * jnp.tanh(kappa * rossby) + c * jnp.cos(omega * t)
 
 
 @register(

@@ -218,12 +218,6 @@ def _edge(edge: Any, names: tuple[str, ...], lags: tuple[int, ...], what: str) -
     return (*ends, lags.index(edge[2]))
 
 
-EXPECTED = (
-    "names of variables of x, or a mapping from names of inputs to arrays [time] (a list of arrays "
-    "for several trajectories)"
-)
-
-
 def with_inputs(samples: Samples, inputs: Any) -> tuple[Samples, tuple[str, ...]]:
     """Return the samples with the inputs as further variables, and the names of all inputs.
 

@@ -13,17 +13,16 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, ArrayLike, Bool, Float, Int
 
-from .._checks import check_choice, check_names, check_sizes
+from .._checks import check_choice, check_sizes
 from .._spoken import listed
 from .._types import Checked, RealScalarLike, Scaling, TrajectoryLike, namespace_of, to_jax
 from ..samples._noise import pooled_noise_share, pooled_ringing, pooled_roll_off
-from ..samples._reading import read_labelled
+from ..samples._reading import read_clocked
 from ..samples._trajectories import (
     NONE_COMPLETE,
     Trajectories,
     column_name,
     read_lags,
-    read_trajectories,
     transposed_hint,
 )
 from ._prior import PriorKnowledge, read_prior
@@ -276,11 +275,8 @@ def read_measurements(
     x: TrajectoryLike, *, dt: Any = None, t: Any = None, names: Any = None
 ) -> Measurements:
     """Return measurements as [`lagged_windows`][ndde_jax.lagged_windows] reads them."""
-    labelled = read_labelled(x, time=dt is None and t is None)
-    names = labelled.names if names is None else check_names(names, None)
-    if dt is None and t is None:
-        dt, t = labelled.dt, labelled.t
-    data = read_trajectories(labelled.values, dt=dt, t=t, names=names)
+    labelled, data = read_clocked(x, dt, t, names)
+    names = labelled.names
     if data.xp is np:
         check_sizes(data.dt, data.dtype, "dt")
         for j, value in itertools.product(range(data.dim), data.values):
