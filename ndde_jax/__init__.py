@@ -64,8 +64,11 @@ from .simulate._lyapunov import (
 )
 from .simulate._solve import solve_sdde as solve_sdde
 from .windows._prior import prior_knowledge as prior_knowledge
-from .windows._stack import stack_windows as stack_windows
-from .windows._windows import Windows as Windows, lagged_windows as lagged_windows
+from .windows._windows import (
+    Windows as Windows,
+    lagged_windows as lagged_windows,
+    stack_windows as stack_windows,
+)
 
 
 def __getattr__(name: str):

@@ -15,7 +15,7 @@ import numpy as np
 
 import ndde_jax as ndde
 from benchmarks import peers
-from ndde_jax.windows._stack import pad_windows
+from ndde_jax.windows._windows import pad_windows
 
 from .anchors import Learned, Method, Polynomial, floor, in_coordinates, mean, oracle, terms
 from .data import Problem

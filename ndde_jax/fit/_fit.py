@@ -38,8 +38,7 @@ from .._types import Checked, Graph, Scores, as_number
 from ..models._model import NeuralDDE
 from ..models._networks import Layer, MaskedDrift, init_layers
 from ..windows._flat import FlatData
-from ..windows._stack import pad_windows
-from ..windows._windows import Windows
+from ..windows._windows import Windows, pad_windows
 from ._loss import MeanLoss, empirical_risk, gradient_penalty, window_loss
 from ._newton import fit_network
 from .penalties import AbstractMethod, check_method, group_shrink, scale_inputs

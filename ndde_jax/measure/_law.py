@@ -24,9 +24,8 @@ from ..models._polynomials import MAX_TERMS, monomials
 from ..samples._noise import measurement_errors
 from ..samples._samples import Samples
 from ..select._target_fit import beyond_chance, chance_of_leftover
-from ..windows._stack import pad_windows
 from ..windows._stencils import reads_filtered
-from ..windows._windows import Windows, lagged_windows
+from ..windows._windows import Windows, lagged_windows, pad_windows
 
 # Inputs of a target are given room in steps of so many.
 SLOTS = 4

@@ -5,7 +5,10 @@ They are made by [`lagged_windows`][ndde_jax.lagged_windows].
 
 from ._choose_lags import choose_lags as choose_lags
 from ._prior import PriorKnowledge as PriorKnowledge
-from ._stack import unstack_windows as unstack_windows
 from ._stencils import choose_scheme as choose_scheme
 from ._thin import thin_windows as thin_windows
-from ._windows import PartialWindows as PartialWindows, Scaling as Scaling
+from ._windows import (
+    PartialWindows as PartialWindows,
+    Scaling as Scaling,
+    unstack_windows as unstack_windows,
+)

@@ -7,9 +7,8 @@ import numpy as np
 
 from .._checks import check_choice, check_concrete, check_whole, check_windows
 from .._types import Checked, to_jax
-from ._stack import pad_windows
 from ._stencils import STENCILS
-from ._windows import Windows, is_regular, moments, over_rows
+from ._windows import Windows, is_regular, moments, over_rows, pad_windows
 
 
 def thin_windows(

@@ -9,7 +9,7 @@ import pytest
 import ndde_jax as ndde
 from ndde_jax.fit._loss import empirical_risk, gradient_penalty
 from ndde_jax.models._networks import apply_layers
-from ndde_jax.windows._stack import pad_windows
+from ndde_jax.windows._windows import pad_windows
 
 SMALL = ndde.FitConfig(max_steps=200, newton_steps=15)
 

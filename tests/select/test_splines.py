@@ -165,7 +165,7 @@ def test_a_full_shortlist_makes_room():
 
 
 def test_padding_changes_nothing(pair):
-    from ndde_jax.windows._stack import pad_windows
+    from ndde_jax.windows._windows import pad_windows
 
     padded = pad_windows(pair, len(pair.history) + 100)
     a, b = ndde.select.spline_graph(pair), ndde.select.spline_graph(padded)

@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given, settings
 from sklearn.preprocessing import StandardScaler
 
-from ndde_jax.windows._stack import stack_windows, unstack_windows
-from ndde_jax.windows._windows import lagged_windows
+from ndde_jax.windows._windows import lagged_windows, stack_windows, unstack_windows
 
 NEIGHBOURS = {"euler": (0, 1), "central": (-1, 1), "central4": (-2, -1, 1, 2)}
 STACKED = ("history", "increment", "valid", "weight", "position")

@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 
 from ndde_jax.samples._trajectories import read_lags
-from ndde_jax.windows._stack import stack_windows
-from ndde_jax.windows._windows import Windows, lagged_windows
+from ndde_jax.windows._windows import Windows, lagged_windows, stack_windows
 
 
 def walk(length, dim=2):
