@@ -394,33 +394,26 @@ def _parser() -> argparse.ArgumentParser:
     everywhere = argparse.ArgumentParser(add_help=False, argument_default=argparse.SUPPRESS)
     for name in ("--debug", "--no-cache"):
         everywhere.add_argument(name, action="store_true", help=argparse.SUPPRESS)
-    commands = parser.add_subparsers(required=True, metavar="COMMAND")
-
-    def command(name: str, run: Any, options: list[Option], text: str, more: str = "") -> None:
-        said = more or f"{text[0].upper()}{text[1:]}."
-        added = commands.add_parser(name, help=text, description=said, parents=[everywhere])
-        added.set_defaults(run=run)
-        _add(added, options)
-
-    command(
-        "discover",
-        _discover,
-        OF_DISCOVER,
-        "graph, table, pictures and model from a file of measurements",
-        "Recover the delayed drivers in a file of measurements (CSV, NPZ, Excel, Parquet, Feather, "
-        "JSON lines, NetCDF, Zarr) and write report.txt, report.html, edges.csv, pictures and the "
-        "model to a directory.",
-    )
-    names_only: Option = ("--quiet", dict(FLAG, help="names only"))
-    text = "list the real data that ships with ndde_jax"
-    command("examples", _list_examples, [names_only], text)
-    text = "sign, slope and interval of every edge of a saved discovery"
-    command("effects", _effects, _saved(None) + OF_EFFECTS, text)
-    text = "paths and intervals from the end of the record of a saved discovery"
-    command("forecast", _forecast, _saved("forecast") + OF_A_FUTURE, text)
-    text = "what if a variable were held, shifted, or an edge cut"
-    options = _saved("intervention") + OF_A_FUTURE + OF_AN_INTERVENTION
-    command("intervene", _intervene, options, text)
+    # fmt: off
+    commands: list[tuple[str, Callable, list[Option], str]] = [
+        ("discover", _discover, OF_DISCOVER,
+         "graph, table, pictures and model from a file of measurements"),
+        ("examples", _list_examples, [("--quiet", dict(FLAG, help="names only"))],
+         "list the real data that ships with ndde_jax"),
+        ("effects", _effects, _saved(None) + OF_EFFECTS,
+         "sign, slope and interval of every edge of a saved discovery"),
+        ("forecast", _forecast, _saved("forecast") + OF_A_FUTURE,
+         "paths and intervals from the end of the record of a saved discovery"),
+        ("intervene", _intervene, _saved("intervention") + OF_A_FUTURE + OF_AN_INTERVENTION,
+         "what if a variable were held, shifted, or an edge cut"),
+    ]
+    # fmt: on
+    added = parser.add_subparsers(required=True, metavar="COMMAND")
+    for name, run, options, text in commands:
+        said = run.__doc__ or f"{text.capitalize()}."
+        command = added.add_parser(name, help=text, description=said, parents=[everywhere])
+        command.set_defaults(run=run)
+        _add(command, options)
     return parser
 
 
@@ -433,6 +426,10 @@ def _add(parser: argparse.ArgumentParser, options: list[Option]) -> None:
 
 
 def _discover(arguments: argparse.Namespace) -> None:
+    """Recover the delayed drivers in a file of measurements (CSV, NPZ, Excel, Parquet, Feather,
+    JSON lines, NetCDF, Zarr) and write report.txt, report.html, edges.csv, pictures and the model
+    to a directory.
+    """
     if (arguments.data is None) == (arguments.example is None):
         raise ValueError("Give either a data file or --example NAME.")
     if arguments.example and (arguments.only or arguments.months):

@@ -6,6 +6,7 @@ automatic differentiation along the attractor and not from published Jacobians. 
 first use.
 """
 
+import dataclasses
 import functools
 import importlib
 import json
@@ -177,19 +178,17 @@ def make_dysts(name: str, **options) -> System:
             raise ValueError(f"{key} must have shape {expected}; got {np.shape(value)}.")
         parameters[key] = value
     frozen = json.dumps({key: np.asarray(value).tolist() for key, value in parameters.items()})
-    start = _initial(record)
-    return make(
+    system = make(
         _field(name),
         parameters=parameters,
         graph=_graph(name, frozen)[..., None],
-        history=start,
+        history=_initial(record),
         dt=record["dt"],
         sampling_step=record["period"] / 100,
         transient=5 * record["period"],
-        name=name,
-        source=f"dysts 0.95: {record['citation']}",
-        description=record["description"] or "",
     )
+    said = {"name": name, "source": f"dysts 0.95: {record['citation']}"}
+    return dataclasses.replace(system, **said, description=record["description"] or "")
 
 
 @functools.cache

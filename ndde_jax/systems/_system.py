@@ -215,12 +215,8 @@ def make(
     variables: Iterable[str] | None = None,
     lags: Sequence[RealScalarLike] = (),
     sigma: float | Sequence[float] = 0.0,
-    name: str = "",
-    source: str = "",
-    description: str = "",
 ) -> System:
-    """Return a system from plain numbers; `get` fills in name, source and description of registered
-    ones.
+    """Return a system from plain numbers, without name, source and description.
 
     The graph is written as the drivers of each variable, `{"m": "m p@1", "p": "m p"}`: m' depends
     on m(t) and on p(t − first lag). Networks give `graph` instead, and `variables` if these are not
@@ -242,9 +238,6 @@ def make(
         dt=dt,
         sampling_step=sampling_step,
         transient=transient,
-        name=name,
-        source=source,
-        description=description,
     )
 
 
