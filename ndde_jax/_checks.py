@@ -39,11 +39,9 @@ def shown(value: Any) -> str:
     if shape == () and dtype is not None and not jax.dtypes.issubdtype(dtype, jax.dtypes.extended):
         value = np.asarray(value)[()]
         value = value.item() if hasattr(value, "item") else value
-    if not isinstance(
-        value, str | bytes | int | float | complex | bool | list | tuple | dict | set
-    ):
-        if value is not None and shape is None:
-            return f"a value of type {type(value).__name__}"
+    plain = str | bytes | int | float | complex | list | tuple | dict | set | None
+    if shape is None and not isinstance(value, plain):
+        return f"a value of type {type(value).__name__}"
     text = repr(value)
     return text if len(text) <= LONGEST else f"{text[: LONGEST - 4]} ..."
 
@@ -116,10 +114,8 @@ def check_non_negative(value: Any, name: str) -> None:
 def check_whole(value: Any, name: str, least: int = 1, most: int | None = None) -> None:
     """Raise an error unless the value is an int, on which shapes depend; a whole float is none."""
     if isinstance(value, jax.core.Tracer):
-        raise ValueError(
-            f"{name} must be a plain int: shapes depend on it, so it cannot be traced by jit, vmap "
-            "or grad. Mark it as static."
-        )
+        why = "shapes depend on it, so it cannot be traced by jit, vmap or grad"
+        raise ValueError(f"{name} must be a plain int: {why}. Mark it as static.")
     try:
         number = operator.index(value)
     except TypeError:

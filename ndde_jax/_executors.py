@@ -95,14 +95,15 @@ def run_many(
     else:
         crew = _There(pool, keep, keep_failures, _settings(), executor, parcel)
     pending: dict[Future, int] = {}
-    bar = tqdm(total=n, desc=label, unit="system", disable=not progress)
+    closing = contextlib.ExitStack()
     try:
         if kept is not None and name is not None:
             names[:] = pool.submit(lambda: [name(i) for i in range(n)]).result()
             results[:] = pool.submit(lambda: [file and kept.load(file) for file in names]).result()
             kept.warn(stacklevel=stacklevel + 1)
         missing = [i for i in range(n) if results[i] is None]
-        bar.initial = bar.n = n - len(missing)
+        shown = dict(desc=label, unit="system", disable=not progress)
+        bar = closing.enter_context(tqdm(total=n, initial=n - len(missing), **shown))
         waiting = iter(missing)
         ahead = n if executor is None else workers
         while True:
@@ -136,7 +137,7 @@ def run_many(
             error.add_note("With directory=... what is finished would have been kept.")
         raise
     finally:
-        bar.close()
+        closing.close()
         pool.shutdown()
         if kept is not None:
             kept.warn(stacklevel=stacklevel + 1)

@@ -106,12 +106,10 @@ def unit_in(name: str) -> str:
     """
     every = re.findall(r"[^\W\d_]+", name.lower().replace("\u03bc", "µ"))
     words = [word for word in every if word not in AGO]
-    unit = words[-1] if words else ""
-    unit = unit.removesuffix("s") if unit.removesuffix("s") in {*SECONDS, *MONTHS} else unit
+    unit, units = words[-1] if words else "", {*SECONDS, *MONTHS}
+    unit = unit.removesuffix("s") if unit.removesuffix("s") in units else unit
     spelt_out = len(words) == 1 and (len(unit) > 2 or len(every) > 1)
-    if not (spelt_out or TIME & set(words[:-1])) or unit not in {*SECONDS, *MONTHS}:
-        return ""
-    return unit
+    return unit if unit in units and (spelt_out or TIME & set(words[:-1])) else ""
 
 
 def time_span(

@@ -121,8 +121,7 @@ def from_bytes(
 def to_bytes(value: Any) -> bytes:
     """Return the content of the file; the same for equal objects."""
     arrays: dict[str, np.ndarray] = {}
-    content = _encode(value, "", arrays)
-    about = {"format": FORMAT, "library": version(), "content": content}
+    about = {"format": FORMAT, "library": version(), "content": _encode(value, "", arrays)}
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_STORED) as archive:
         # Without a date: equal objects give equal files.

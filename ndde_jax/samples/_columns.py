@@ -376,5 +376,4 @@ def period_of(x: Float[np.ndarray, "time"]) -> int | None:
     # The sums of the squares of differences: what both parts hold, less twice what they share.
     apart = square[n - 1 - periods] + square[-1] - square[periods - 1] - 2 * along
     near = periods[apart < 1e-6 * n][:4].tolist()
-    same = (p for p in near if np.allclose(z[p:], z[:-p], rtol=0, atol=1e-9))
-    return next(same, None)
+    return next((p for p in near if np.allclose(z[p:], z[:-p], rtol=0, atol=1e-9)), None)

@@ -301,5 +301,4 @@ def _pieces(x, frequency: float, length: int, count: int):
     pieces = x[: length * count].reshape(count, length)
     pieces = pieces - pieces.mean(axis=1, keepdims=True)
     time = np.arange(length * count).reshape(count, length)
-    wave = np.exp(-2j * np.pi * frequency * time)
-    return 2 * np.mean(pieces * wave, axis=1)
+    return 2 * np.mean(pieces * np.exp(-2j * np.pi * frequency * time), axis=1)

@@ -213,14 +213,13 @@ def from_table(table: Table, *, time: bool = True) -> list[Labelled]:
     """Return each recording of a table; with its clock only if `time` is given."""
     own = table.dt if time else None
     stamps = table.stamps if time and own is None else None
-    masks = () if table.mask is None else (table.mask,)
     parts = []
     for rows in table.recordings:
         part = _timed(table.values, table.names, stamps, rows)
         dt = part.dt if own is None else own
         unit = part.time_unit or (table.unit if stamps is not None else "")
-        masked = tuple(mask[rows] for mask in masks)
-        parts.append(part._replace(dt=dt, time_unit=unit, mask=masked))
+        mask = () if table.mask is None else (table.mask[rows],)
+        parts.append(part._replace(dt=dt, time_unit=unit, mask=mask))
     return parts
 
 

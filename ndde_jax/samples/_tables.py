@@ -368,8 +368,7 @@ def rows_of(trials: np.ndarray | None, count: int) -> tuple[np.ndarray, ...]:
     import pandas as pd
 
     codes = pd.factorize(trials)[0]
-    ends = np.cumsum(np.bincount(codes))
-    return tuple(np.split(np.argsort(codes, kind="stable"), ends[:-1]))
+    return tuple(np.split(np.argsort(codes, kind="stable"), np.cumsum(np.bincount(codes))[:-1]))
 
 
 def falls(stamps: np.ndarray) -> bool:

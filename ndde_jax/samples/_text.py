@@ -183,8 +183,7 @@ def found_in(
     units = heads[heads.index(names) + 1 :] if heads else []
     above = start - len(units) - bool(names)
     if not heads:
-        named = (row for row in comments if len(row) == width == len(look.words(row)))
-        names = next(named, [])
+        names = next((row for row in comments if len(row) == width == len(look.words(row))), [])
     body, repeated = _body(lines, start, look, heads)
     sure, guessed = options.header or _are_names(body, look), ""
     if options.header is not False and not names and body and (sure or _may_be_names(body, look)):

@@ -146,8 +146,7 @@ class KnownData:
         """
         if self.partial is None:
             return self
-        rated = self.partial.rated[:, j]
-        return self.weighing(self.partial.weight(rated, np.asarray(inputs)))
+        return self.weighing(self.partial.weight(self.partial.rated[:, j], np.asarray(inputs)))
 
     def weighing(self, weight: Float[np.ndarray, " window"]) -> "KnownData":
         """Return the data with another weight of every window."""

@@ -563,8 +563,7 @@ def unstack_windows(windows: Checked[Windows]) -> list[Windows]:
 
 def pad_windows(windows: Windows, length: int) -> Windows:
     """Return windows of one system padded to a length with rows that are not valid."""
-    xp = namespace_of(windows)
-    return jax.tree.map(to_jax, _pad(windows, length, xp))
+    return jax.tree.map(to_jax, _pad(windows, length, namespace_of(windows)))
 
 
 def _pad(w: Windows, length: int, xp: ModuleType) -> Windows:
