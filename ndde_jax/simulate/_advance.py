@@ -136,13 +136,8 @@ def cut(path: Path, n: int) -> Path:
     return Path(path.ts[:n], path.ys[:n], path.status)
 
 
-@eqx.filter_jit
-def finish(problem: Problem, ys, plan: Plan) -> Path:
-    """Return the path of states that have been computed, the initial one first."""
-    return _finish(problem, ys, plan)
-
-
 def _finish(problem, ys, plan, end=None):
+    """Return the path of states that have been computed, the initial one first."""
     ts = problem.time(plan.save_every * jnp.arange(ys.shape[0]))
     n = ys.shape[0] - 1 if end is None else end // plan.save_every
     stable = _stable(problem, ys, n, plan)
@@ -158,7 +153,7 @@ def _finish(problem, ys, plan, end=None):
     return Path(ts, ys, status)
 
 
-_fixed = jax.lax.stop_gradient
+finish = eqx.filter_jit(_finish)
 
 
 def _stable(problem: Problem, ys, n, plan: Plan):
@@ -171,7 +166,8 @@ def _stable(problem: Problem, ys, n, plan: Plan):
     """
     if ys.shape[0] < SHORT_RUN:
         return jnp.asarray(True)
-    ys, problem = jax.tree.map(lambda a: _fixed(a) if eqx.is_array(a) else a, (ys, problem))
+    arrays, rest = eqx.partition((ys, problem), eqx.is_array)
+    ys, problem = eqx.combine(jax.lax.stop_gradient(arrays), rest)
     last = ys[n]
     half = 1 + n // 2
     early = jnp.arange(min(PROBES, ys.shape[0])) * (1 + half // PROBES)
@@ -244,7 +240,7 @@ def _all_chunks(problem, noise, end, plan: Plan, ring: bool, slopes: bool):
     if not plan.n_chunks:
         return early
     saved = _chunks(problem, noise, carry, 0, plan.n_chunks, plan, end, ring=ring, slopes=slopes)[1]
-    return jnp.concatenate([early, _pick(saved, plan)])
+    return jnp.concatenate([early, _pick(saved, plan, plan.n_chunks)])
 
 
 def _start(problem, noise, plan, ring, end=None):
@@ -253,12 +249,7 @@ def _start(problem, noise, plan, ring, end=None):
     if not plan.first:
         start = _blocks.start_ring(problem) if ring else _blocks.start(problem, plan.tableau)
         return start, early
-    shape, draws = problem.check(), None
-    if _is_given(noise):
-        _check_given(noise, shape, plan)
-        draws = noise[: plan.first]
-    elif noise is not None:
-        draws = _drawn(problem, noise, jnp.asarray(0), plan.first, shape, plan)
+    draws = _draws(problem, noise, plan)(jnp.asarray(0), plan.first)
 
     def advance(problem, own):
         problem, end = problem
@@ -273,20 +264,29 @@ def _is_given(noise) -> bool:
     return noise is not None and not jnp.issubdtype(noise.dtype, jax.dtypes.prng_key)
 
 
-def _check_given(noise, shape, plan):
-    both = (2,) if plan.tableau.stages else ()
-    if noise.shape[1:] != (*both, *shape):
-        hint = " (W and H of each step)" if both else ""
-        expected = (plan.n_steps, *both, *shape)
-        raise ValueError(f"increments must have shape {expected}{hint}; got {noise.shape}.")
+def _draws(problem, noise, plan) -> Callable[[Any, int], Array | None]:
+    """Return a function that returns the increments of so many steps from the first on,
+    `[time *noise]`; for order 1.5 W and H of each step, `[time 2 *noise]`.
+    """
+    shape, both = problem.check(), (2,) if plan.tableau.stages else ()
+    dt, dtype = problem.dt, problem.dt.dtype
+    if noise is None:
+        return lambda first, n: None
+    if _is_given(noise):
+        if noise.shape[1:] != (*both, *shape):
+            hint = " (W and H of each step)" if both else ""
+            expected = (plan.n_steps, *both, *shape)
+            raise ValueError(f"increments must have shape {expected}{hint}; got {noise.shape}.")
+        missing = plan.first + plan.n_chunks * plan.chunk - plan.n_steps
+        padded = jnp.concatenate([noise, jnp.zeros((missing, *noise.shape[1:]), dtype)])
+        return lambda first, n: jax.lax.dynamic_slice_in_dim(padded, first, n)
 
+    def drawn(first, n):
+        keys = (noise, area_key(noise)) if both else (noise,)
+        draws = [increments(key, first, n, shape, dt, dtype) for key in keys]
+        return jnp.stack([draws[0], draws[1] / 12**0.5], axis=1) if both else draws[0]
 
-def _drawn(problem, key, first, n_steps: int, shape, plan):
-    """Return increments `[time *noise]`; W and H of each step, `[time 2 *noise]`, for order 1.5."""
-    draw = lambda key: increments(key, first, n_steps, shape, problem.dt, problem.dt.dtype)  # noqa: E731
-    if not plan.tableau.stages:
-        return draw(key)
-    return jnp.stack([draw(key), draw(area_key(key)) / 12**0.5], axis=1)
+    return drawn
 
 
 def _filled(problem, noise, carry, first_chunk, n_chunks, n_rows: int, plan: Plan, end=None):
@@ -295,10 +295,7 @@ def _filled(problem, noise, carry, first_chunk, n_chunks, n_rows: int, plan: Pla
 
     Row 0 is the state before them; `n_rows` rows of saved states follow.
     """
-    shape = problem.check()
-    given = _is_given(noise)
-    if given:
-        _check_given(noise, shape, plan)
+    draws = _draws(problem, noise, plan)
     # Nothing after the last saved step is needed.
     end = plan.n_steps // plan.save_every * plan.save_every if end is None else end
     start = first_chunk * plan.chunk // plan.save_every
@@ -307,13 +304,8 @@ def _filled(problem, noise, carry, first_chunk, n_chunks, n_rows: int, plan: Pla
         carry, out = carry
         first = index * plan.chunk
         n_steps = jnp.minimum(plan.chunk, end - first)
-        if noise is None:
-            draw = lambda k: None  # noqa: E731
-        elif given:
-            draw = lambda k: _blocks.get(noise, first + k)  # noqa: E731
-        else:
-            drawn = _drawn(problem, noise, first, plan.chunk, shape, plan)
-            draw = lambda k: _blocks.get(drawn, k)  # noqa: E731
+        drawn, of = (noise, first) if _is_given(noise) else (draws(first, plan.chunk), 0)
+        draw = lambda k: None if drawn is None else _blocks.get(drawn, of + k)  # noqa: E731
 
         def row(k):
             # That of the next saved step, whose state is the last to be written there. `//` would
@@ -332,14 +324,7 @@ def _chunks(
     problem, noise, carry, first_chunk, n_chunks: int, plan: Plan, end=None, *, ring=False, slopes
 ):
     """Run some chunks; return of each the states that are to be saved, `[chunk row *state]`."""
-    dtype = problem.dt.dtype
-    shape = problem.check()
-    given = _is_given(noise)
-    if given:
-        _check_given(noise, shape, plan)
-        missing = plan.first + plan.n_chunks * plan.chunk - plan.n_steps
-        padded = jnp.concatenate([noise, jnp.zeros((missing, *noise.shape[1:]), dtype)])
-
+    draws_of = _draws(problem, noise, plan)
     running, limit = problem.without_past, plan.limit if end is None else end
 
     def advance(shared, own):
@@ -351,13 +336,8 @@ def _chunks(
         return _blocks.run(problem, plan.tableau, carry, first, draws, *sizes, slopes=slopes)
 
     def run(carry, first):
-        if noise is None:
-            draws = None
-        elif given:
-            draws = jax.lax.dynamic_slice_in_dim(padded, first, plan.chunk)
-        else:
-            draws = _drawn(problem, noise, first, plan.chunk, shape, plan)
-        carry, states = guarded(advance, (running, first, limit), (carry, draws))
+        own = carry, draws_of(first, plan.chunk)
+        carry, states = guarded(advance, (running, first, limit), own)
         if plan.save_every > 1:
             # Step first + i + 1 is saved if it is a multiple of save_every.
             row = (-first - 1) % plan.save_every + plan.save_every * jnp.arange(plan.rows)
@@ -378,9 +358,8 @@ def _chunks(
     return jax.lax.scan(one, carry, first_chunk + jnp.arange(n_chunks))
 
 
-def _pick(saved, plan: Plan, n_chunks: int | None = None):
+def _pick(saved, plan: Plan, n_chunks: int):
     """Return saved states in order, from `[chunk row *state]`."""
-    n_chunks = plan.n_chunks if n_chunks is None else n_chunks
     done = min(n_chunks * plan.chunk, plan.n_steps - plan.first)
     saved = saved.reshape(-1, *saved.shape[2:])
     if plan.save_every == 1:
@@ -391,9 +370,7 @@ def _pick(saved, plan: Plan, n_chunks: int | None = None):
     return saved[chunk * plan.rows + row]
 
 
-@eqx.filter_jit
-def _begin(problem, noise, plan):
-    return _start(problem, noise, plan, plan.ring)
+_begin = eqx.filter_jit(_start)
 
 
 @eqx.filter_jit
@@ -412,7 +389,7 @@ def simulate_with_progress(problem, noise, plan: Plan) -> tuple[Array, bool]:
     from tqdm.auto import tqdm
 
     size = -(-plan.n_chunks // PARTS)
-    (carry, start), saved, done = _begin(problem, noise, plan), [], 0
+    (carry, start), saved, done = _begin(problem, noise, plan, plan.ring), [], 0
     with tqdm(total=plan.n_steps, unit="step", unit_scale=True) as bar:
         try:
             while done < plan.n_chunks:
@@ -461,13 +438,8 @@ def guarded(function: Callable, shared: Any, own: Any) -> tuple[Any, Array]:
 def _guarded_jvp(primals, tangents):
     function, *given = primals
     moved = tangents[1:]
-    is_none = lambda x: x is None  # noqa: E731
-    varied = jax.tree.map(
-        lambda t, x: None if t is None else x, moved, tuple(given), is_leaf=is_none
-    )
-    fixed = jax.tree.map(
-        lambda t, x: x if t is None else None, moved, tuple(given), is_leaf=is_none
-    )
+    is_moved = jax.tree.map(lambda t: t is not None, moved, is_leaf=lambda t: t is None)
+    varied, fixed = eqx.partition(tuple(given), is_moved)
     new, push = jax.linearize(lambda varied: function(*eqx.combine(varied, fixed)), varied)
     ok = jnp.all(jnp.isfinite(new[1]), axis=(0, -1))
 

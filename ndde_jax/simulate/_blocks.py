@@ -116,11 +116,8 @@ def advance(problem: Problem, tableau: Tableau, y, at, length, lagged, draw):
         shift = 8 * jnp.finfo(t.dtype).eps * size
         return t + shift if c < 0.5 else t - shift
 
-    noise = None
-    if tableau.stages and draw is not None:
-        noise = jax.vmap(lambda draw: problem.noise(moment(0.0), y, lagged[0], draw, h))(draw)
-    else:
-        noise = problem.noise(moment(0.0), y, lagged[0], draw, h)
+    added = lambda draw: problem.noise(moment(0.0), y, lagged[0], draw, h)  # noqa: E731
+    noise = jax.vmap(added)(draw) if tableau.stages and draw is not None else added(draw)
 
     def rate(stage, y):
         return h * problem.drift(moment(tableau.c[stage]), y, lagged[stage], problem.args)

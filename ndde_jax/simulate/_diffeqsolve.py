@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from functools import partial
+from operator import attrgetter
 from typing import Any
 
 import diffrax
@@ -195,6 +196,10 @@ class DelaySolver(diffrax.AbstractWrappedSolver, diffrax.AbstractAdaptiveSolver)
             raise refusal("solver", "a solver of Diffrax", self.solver)
         check_whole(self.capacity, "capacity", least=2)
 
+    term_structure = property(attrgetter("solver.term_structure"))
+    interpolation_cls = property(attrgetter("solver.interpolation_cls"))
+    term_compatible_contr_kwargs = property(attrgetter("solver.term_compatible_contr_kwargs"))
+
     @property
     def root_finder(self):
         """The root finder of an implicit solver, whose tolerances Diffrax sets."""
@@ -206,21 +211,9 @@ class DelaySolver(diffrax.AbstractWrappedSolver, diffrax.AbstractAdaptiveSolver)
         return self.solver.root_find_max_steps
 
     @property
-    def term_structure(self):
-        return self.solver.term_structure
-
-    @property
-    def interpolation_cls(self):
-        return self.solver.interpolation_cls
-
-    @property
     def scan_kind(self):
         """The kind of loop over stages, which `diffrax.ForwardMode` decides."""
         return getattr(self.solver, "scan_kind", None)
-
-    @property
-    def term_compatible_contr_kwargs(self):
-        return self.solver.term_compatible_contr_kwargs
 
     def order(self, terms):
         """Return the order of the solver."""

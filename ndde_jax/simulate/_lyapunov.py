@@ -14,7 +14,7 @@ from jaxtyping import Array, Float
 
 from .._checks import check_real_array, check_whole
 from .._memory import make_room
-from .._types import Checked
+from .._types import Checked, floating_type, to_jax
 from ..models._model import AbstractDelayModel
 from . import _blocks
 from ._problem import Problem
@@ -109,8 +109,7 @@ def lyapunov_spectrum(
         raise ValueError(f"history must be of one system, states [dim]; got states {shape}.")
     delayed = problem.delays.number > 0
     size = shape[0] * (problem.delays.longest + 1 if delayed else 1)
-    if k is None:
-        k = min(4, size) if delayed else size
+    k = (min(4, size) if delayed else size) if k is None else k
     check_whole(k, "k", least=-size)
     if not 1 <= k <= size:
         raise ValueError(f"k must be between 1 and {size}, the size of the state; got {k}.")
@@ -120,8 +119,7 @@ def lyapunov_spectrum(
         raise ValueError(
             f"n_steps must cover at least {BATCHES} blocks of {block} steps; got {n_steps}."
         )
-    if transient_steps is None:
-        transient_steps = n_steps // 10
+    transient_steps = n_steps // 10 if transient_steps is None else transient_steps
     check_whole(transient_steps, "transient_steps", least=0)
     # The tangents become segments only after the longest delay.
     settle = -(-problem.delays.longest // block) + 1
@@ -153,13 +151,10 @@ def _spectrum(problem: Problem, tableau: Tableau, k, block, n_transient, n_block
     if problem.delays.stray is not None:
         exponents = exponents + problem.delays.stray
     # A direction that shrinks by so much from one orthogonalisation to the next is rounding.
-    least = exponents[0] + math.log(DIGITS * float(jnp.finfo(exponents.dtype).eps)) / (
-        block * problem.dt
-    )
-    lost = exponents < least
-    return LyapunovSpectrum(
-        jnp.where(lost, -jnp.inf, exponents), jnp.where(lost, jnp.nan, error), time
-    )
+    digits = math.log(DIGITS * float(jnp.finfo(exponents.dtype).eps))
+    lost = exponents < exponents[0] + digits / (block * problem.dt)
+    exponents, error = jnp.where(lost, -jnp.inf, exponents), jnp.where(lost, jnp.nan, error)
+    return LyapunovSpectrum(exponents, error, time)
 
 
 def _flow_growth(problem, tableau, k, block):
@@ -196,9 +191,11 @@ def _segment_growth(problem, tableau, k, block):
         tangents = jax.vmap(linear)(tangents)
         ends = tangents[1][:, :, 1].reshape(k, -1)
         triangle = jnp.linalg.qr(ends.T, mode="r")
-        unmix = lambda leaf: jsl.solve_triangular(  # noqa: E731
-            triangle, leaf.reshape(k, -1), trans="T"
-        ).reshape(leaf.shape)
+
+        def unmix(leaf):
+            flat = leaf.reshape(k, -1)
+            return jsl.solve_triangular(triangle, flat, trans="T").reshape(leaf.shape)
+
         return (carry, jax.tree.map(unmix, tangents)), _log_diagonal(triangle)
 
     keys = jr.split(jr.key(0))
@@ -238,9 +235,7 @@ def kaplan_yorke_dimension(
     if isinstance(spectrum, LyapunovSpectrum):
         spectrum = spectrum.exponents
     check_real_array(spectrum, "spectrum", "exponents [k]")
-    exponents = jnp.asarray(spectrum)
-    if not jnp.issubdtype(exponents.dtype, jnp.floating):
-        exponents = exponents.astype(jnp.result_type(float))
+    exponents = to_jax(spectrum, floating_type(spectrum))
     if exponents.ndim == 0 or exponents.shape[-1] == 0:
         raise ValueError("spectrum must hold at least one exponent, an array [k].")
     return _dimension(exponents)
@@ -255,7 +250,6 @@ def _dimension(exponents: Float[Array, "*batch k"]) -> Float[Array, "*batch"]:
     last = jnp.take_along_axis(sums, jnp.clip(j - 1, 0, k - 1)[..., None], axis=-1)[..., 0]
     after = jnp.take_along_axis(ordered, jnp.clip(j, 0, k - 1)[..., None], axis=-1)[..., 0]
     inside = (j > 0) & (j < k)
-    dimension = j.astype(exponents.dtype) + jnp.where(
-        inside, last / jnp.where(inside, jnp.abs(after), 1), 0
-    )
+    part = jnp.where(inside, last / jnp.where(inside, jnp.abs(after), 1), 0)
+    dimension = j.astype(exponents.dtype) + part
     return jnp.where(jnp.any(jnp.isnan(exponents), axis=-1), jnp.nan, dimension)

@@ -26,11 +26,8 @@ def increments(
     to its step and to nothing else, so members of a batch equal single runs bit for bit.
     """
     if key.ndim:
-        n = key.ndim
-        each = lambda key: increments(key, first, n_steps, shape[n:], dt, dtype)  # noqa: E731
-        for _ in range(n):
-            each = jax.vmap(each)
-        return jnp.moveaxis(each(key), n, 0)
+        each = lambda key: increments(key, first, n_steps, shape[1:], dt, dtype)  # noqa: E731
+        return jax.vmap(each, out_axes=1)(key)
     n_blocks = -(-n_steps // DRAW) + 1
     blocks = first // DRAW + jnp.arange(n_blocks)
     # Drawn as rows of numbers: the same as in their own shape, and far quicker to compile.
@@ -44,10 +41,7 @@ def increments(
 def area_key(key: Key[Array, "*batch"]) -> Key[Array, "*batch"]:
     """Return the keys of the space-time Lévy areas H that belong to the increments of some keys."""
     # No block of increments has that number.
-    each = lambda key: jr.fold_in(key, 2**32 - 1)  # noqa: E731
-    for _ in range(key.ndim):
-        each = jax.vmap(each)
-    return each(key)
+    return jax.vmap(area_key)(key) if key.ndim else jr.fold_in(key, 2**32 - 1)
 
 
 class GridBrownianPath(diffrax.AbstractBrownianPath):
@@ -112,11 +106,8 @@ class GridBrownianPath(diffrax.AbstractBrownianPath):
         position = (jnp.asarray(t0) - self.t0) / self.dt
         step = jnp.round(position).astype(jnp.int32)
         length = (jnp.asarray(t1) - t0) / self.dt
-        tolerance = 1e-3
-        fits = (jnp.abs(position - step.astype(position.dtype)) < tolerance) & (
-            jnp.abs(length - 1) < tolerance
-        )
-        fits = fits & (step >= 0) & (step < self.values.shape[0])
+        off = jnp.maximum(jnp.abs(position - step.astype(position.dtype)), jnp.abs(length - 1))
+        fits = (off < 1e-3) & (step >= 0) & (step < self.values.shape[0])
         value = jnp.where(fits, self.values[step], jnp.nan)
         if use_levy:
             return diffrax.BrownianIncrement(dt=self.dt, W=value)

@@ -247,10 +247,8 @@ def _model_grid(model, dt, dtype) -> tuple[Any, Delays]:
                 f"got {float(dt):g}."
             )
     steps = [substeps * lag for lag in model.lags if lag > 0]
-    steps_array = to_jax(steps, dtype)
-    return model.dt / substeps, Delays(
-        steps_array, min(steps, default=1), max(steps, default=0), True
-    )
+    ends = min(steps, default=1), max(steps, default=0)
+    return model.dt / substeps, Delays(to_jax(steps, dtype), *ends, True)
 
 
 def read_history(history: Any, spacing, needed: int, dtype) -> Any:
@@ -308,9 +306,7 @@ def read_sigma(sigma: Any, state: tuple[int, ...], order: int, dtype, *, diagona
     if known is not None and not np.all(np.isfinite(known)):
         raise ValueError("sigma holds values that are not finite.")
     # Zero without a derivative to take spares the draws.
-    if known is not None and not known.any():
-        return None
-    return sigma
+    return None if known is not None and not known.any() else sigma
 
 
 def read_noise(key: Any, increments: Any, problem: Problem, n_steps: int) -> Any:

@@ -84,11 +84,9 @@ class Tableau(eqx.Module):
         found: list[Array] = []
         for s, shares in enumerate(self.stages):
             row = self.b if s == len(self.b) else self.a[s]
-            at = (
-                y
-                if increment is None
-                else y + jnp.tensordot(jnp.asarray(shares, y.dtype), increment, 1)
-            )
+            at = y
+            if increment is not None:
+                at = y + jnp.tensordot(jnp.asarray(shares, y.dtype), increment, 1)
             for coefficient, k in zip(row, rates, strict=True):
                 at = at + coefficient * k
             found.append(at)
@@ -109,11 +107,10 @@ class Tableau(eqx.Module):
             return jnp.stack([y0, y1, jnp.zeros_like(y0)])
         nodes, weights = _at_nodes(self, jnp.result_type(float))
         values = jnp.stack([past(start + node) for node in nodes])
-        known = jnp.tensordot(jnp.asarray(weights[:, :2], y0.dtype), jnp.stack([y0, y1]), axes=1)
+        ends = jnp.stack([y0, y1])
+        known = jnp.tensordot(jnp.asarray(weights[:, :2], y0.dtype), ends, axes=1)
         inverse = jnp.asarray(np.linalg.pinv(weights[:, 2:], rcond=1e-5), y0.dtype)
-        return jnp.concatenate(
-            [jnp.stack([y0, y1]), jnp.tensordot(inverse, values - known, axes=1)]
-        )
+        return jnp.concatenate([ends, jnp.tensordot(inverse, values - known, axes=1)])
 
 
 @cache
@@ -179,9 +176,7 @@ def read_solver(solver: Any, *, noisy: bool = True) -> Tableau:
         implicit = (
             " Implicit solvers, for stiff equations, run in diffrax.diffeqsolve, with "
             "ndde.simulate.DelayTerm and DelaySolver."
-            if isinstance(solver, diffrax.AbstractImplicitSolver)
-            else ""
-        )
+        ) * isinstance(solver, diffrax.AbstractImplicitSolver)
         raise ValueError(
             "solver must be diffrax.Euler() or an explicit Runge-Kutta method of Diffrax, such as "
             f"Heun, Bosh3 or Tsit5{noise if noisy else ''}; got {shown(solver)}.{implicit}"
