@@ -220,9 +220,7 @@ def _divergence(samples: Array, truth: Array, predicted: Array, variance: Array)
     batch = truth.shape[:-2]
     flat = [a.reshape(-1, *a.shape[-2:]) for a in (samples, truth, predicted)]
     # One trajectory after the other: the distances of a single one fill the caches already.
-    value = jax.lax.map(
-        lambda args: _mean_log_ratio(args[0], args[1], args[2], variance), tuple(flat)
-    )
+    value = jax.lax.map(lambda each: _mean_log_ratio(variance, *each), tuple(flat))
     return value.reshape(batch)
 
 
@@ -234,7 +232,7 @@ def _draws(truth: Array, variance: Array, pick: Array, spread: Array, n_samples:
     return truth[..., index, :] + jnp.sqrt(variance) * noise
 
 
-def _mean_log_ratio(samples, truth, predicted, variance):
+def _mean_log_ratio(variance, samples, truth, predicted):
     def log_ratio(z):
         return _log_density(z, truth, variance) - _log_density(z, predicted, variance)
 

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, ArrayLike, Float, Shaped
 
 from .._checks import check_choice, check_flag, check_positive, check_real_array
-from .._types import Checked, to_jax
+from .._types import Checked, floating_type, to_jax
 
 NORMS = ("l2", "rms")
 
@@ -347,8 +347,7 @@ def _energy(samples: Array, truth: Array) -> Array:
 
 
 def _floating(value: Any) -> Array:
-    value = to_jax(value)
-    return value if jnp.issubdtype(value.dtype, jnp.floating) else value.astype(float)
+    return to_jax(value, floating_type(value))
 
 
 def _paths(samples: Any, truth: Any) -> tuple[Array, Array]:

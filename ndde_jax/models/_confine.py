@@ -15,7 +15,7 @@ import numpy as np
 from jaxtyping import Array, ArrayLike, Float
 
 from .._checks import check_real_array, check_windows, is_traced
-from .._types import Checked, Scaling, floating_type, namespace_of, to_jax
+from .._types import Checked, Scaling, floating_type, namespace_of, on_host_or_traced, to_jax
 from ._model import AbstractWrappedModel, NeuralDDE, check_model
 
 # Half-width of a box, of the largest distance from its centre in the data. With a tenth to spare,
@@ -110,20 +110,18 @@ def _certificate(free, radius, rate):
     return Certificate(bound, pull, bound**2 / (2 * pull), pull / 2, bound / pull)
 
 
-def _box(history, valid, own: Scaling, center):
+@on_host_or_traced
+def _box(xp, history, valid, own: Scaling, center):
     """Return the centre, by default the middle of the range of states, and `SPARE` times the
     largest distance of a state from it.
     """
-    given = (history, valid, own, center)
-    xp = namespace_of(given)
-    history, valid, own, center = jax.tree.map(xp.asarray, given)
     states, there = history * own.scale[None, None] + own.center[None, None], valid[:, None, None]
     low = xp.min(xp.where(there, states, xp.inf), axis=(0, 1))
     high = xp.max(xp.where(there, states, -xp.inf), axis=(0, 1))
     center = (low + high) / 2 if center is None else center
     reach = xp.maximum(high - center, center - low)
     # What moves at the very end alone is in one place in all states.
-    return to_jax(center), to_jax(SPARE * xp.where(reach > 0, reach, own.scale))
+    return center, SPARE * xp.where(reach > 0, reach, own.scale)
 
 
 def confine(
@@ -194,16 +192,14 @@ def confine(
     return RestoredDDE(model, center, radius, rate)
 
 
-def _default_rate(bound, radius, dt):
-    given = (bound, radius, dt)
-    xp = namespace_of(given)
-    bound, radius, dt = jax.tree.map(xp.asarray, given)
+@on_host_or_traced
+def _default_rate(xp, bound, radius, dt):
     rate = 2 * bound / radius
     # Where a drift is zero, as of what is set from outside and ends where it began, any force
     # outweighs it.
     most = xp.max(rate, initial=0.0)
     rate = xp.where(rate > 0, rate, xp.where(most > 0, most, 1.0))
-    return to_jax(rate if dt is None else xp.minimum(rate, 1 / dt))
+    return rate if dt is None else xp.minimum(rate, 1 / dt)
 
 
 def damp(model: Checked[NeuralDDE], *, rate, center=None) -> RestoredDDE:

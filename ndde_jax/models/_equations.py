@@ -1,7 +1,7 @@
 """The formulas of a learned system, for a person or a program to read."""
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -132,24 +132,6 @@ def _formula(model: NeuralDDE, target: int) -> Formula | None:
     return Formula(None, tuple(terms), constant)
 
 
-def _summed(
-    formula: Formula,
-    number: Callable[[float], str],
-    factor: Callable[[int, float, int], str],
-    times: str,
-) -> str:
-    """Return the terms of a formula, joined with the signs of their coefficients."""
-    parts = []
-    for value, factors in formula.terms:
-        size, written = number(value), [factor(*f) for f in factors]
-        parts.append((value, times.join(written if size == "1" else [size, *written])))
-    if formula.constant:
-        parts.append((formula.constant, number(formula.constant)))
-    parts = parts or [(1.0, "0")]
-    text = " ".join(f"{'-' if value < 0 else '+'} {term}" for value, term in parts)
-    return text[2:] if text.startswith("+") else "-" + text[2:]
-
-
 def _as_text(formulas, names, lags, dt, digits) -> tuple[str, ...]:
     labels = [name + (f"[t-{lag}]" if lag else "") for lag in lags for name in names]
     number = lambda value: f"{abs(value):.{digits}g}"  # noqa: E731
@@ -182,7 +164,15 @@ def _written(formulas, rates, labels, number, brackets, raised: str, times) -> t
     def side(function, formula):
         if formula.inputs is not None:
             return f"{function}{opened}{', '.join(labels[i] for i in formula.inputs)}{closed}"
-        return _summed(formula, number, factor, times)
+        parts = []
+        for value, factors in formula.terms:
+            size, written = number(value), [factor(*f) for f in factors]
+            parts.append((value, times.join(written if size == "1" else [size, *written])))
+        if formula.constant:
+            parts.append((formula.constant, number(formula.constant)))
+        parts = parts or [(1.0, "0")]
+        text = " ".join(f"{'-' if value < 0 else '+'} {term}" for value, term in parts)
+        return text[2:] if text.startswith("+") else "-" + text[2:]
 
     given = zip(rates, formulas, strict=True)
     return tuple(f"{rate} = {side(name, f)}" for (rate, name), f in given if f is not None)

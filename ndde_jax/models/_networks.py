@@ -87,11 +87,8 @@ class MaskedDrift(AbstractDrift):
 @partial(jax.jit, inline=True)
 def _rates(layers, history, mask):
     z = history.reshape(-1)
-    n_targets = layers[0][0].shape[0]
-    if mask is None:
-        gates = jnp.ones((n_targets, 1, z.shape[0]), z.dtype)
-    else:
-        gates = mask.reshape(n_targets, 1, z.shape[0]).astype(z.dtype)
+    shape = len(layers[0][0]), 1, len(z)
+    gates = jnp.ones(shape, z.dtype) if mask is None else mask.reshape(shape).astype(z.dtype)
     return apply_layers(layers, z[:, None], gates)[:, 0, 0]
 
 
@@ -117,12 +114,10 @@ def init_layers(
         for shape in ((n_networks, fan_out, fan_in), (n_networks, fan_out))
     ]
     bounds = np.array([1 / math.sqrt(fan_in) for fan_in in sizes[:-1] for _ in range(2)])
-    draw = _uniform(
-        key, to_jax(bounds, dtype), padded_length(max(SHORTEST, *map(math.prod, shapes)))
-    )
-    traced = isinstance(draw, jax.core.Tracer)
+    length = padded_length(max(SHORTEST, *map(math.prod, shapes)))
+    draw = _uniform(key, to_jax(bounds, dtype), length)
     # A slice of an array of JAX would be a program of its own.
-    rows = draw if traced else np.asarray(draw)
+    rows = namespace_of(draw).asarray(draw)
     arrays = [
         to_jax(row[: math.prod(shape)].reshape(shape))
         for row, shape in zip(rows, shapes, strict=True)

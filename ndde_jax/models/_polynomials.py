@@ -250,6 +250,18 @@ def _exactly(columns, y, chosen: _Chosen) -> Float[Array, "term"]:
     return at + step - jax.lax.stop_gradient(step)
 
 
+def _least_squares(
+    columns: Float[Array, "row term"], y: Float[Array, "row"], free: Bool[Array, "term"]
+) -> tuple[Float[Array, "term"], Float[Array, "term term"]]:
+    """Return the coefficients of columns, which are zero unless `free`, and the inverse root of the
+    normal equations.
+    """
+    pivots = jnp.diag(jnp.where(free, RIDGE, 1.0).astype(columns.dtype))
+    q, r = jnp.linalg.qr(jnp.concatenate([columns, pivots]))
+    inverse = jax.scipy.linalg.solve_triangular(r, after(jnp.eye(len(r), dtype=r.dtype), q))
+    return jnp.where(free, inverse @ (q[: len(columns)].T @ y), 0), inverse
+
+
 @partial(jax.jit, static_argnames="exponents")
 def _eliminate(columns, y, n, allowed, exponents: Exponents) -> _Chosen:
     """Return the terms that backward elimination keeps, see `fit_polynomial`.
@@ -270,16 +282,9 @@ def _one_elimination(columns, y, n, allowed, *, exponents: Exponents) -> _Chosen
     # Looked up, since the gamma function takes longer to compile than all the rest.
     factorial = jnp.asarray([math.lgamma(k + 1) for k in range(n_terms + 1)], dtype)
 
-    def solve(mask):
-        """Return coefficients, and the inverse root of the normal equations."""
-        pivots = jnp.where(mask, RIDGE, 1.0).astype(dtype)
-        q, r = jnp.linalg.qr(jnp.concatenate([jnp.where(mask[None], design, 0), jnp.diag(pivots)]))
-        inverse = jax.scipy.linalg.solve_triangular(r, after(jnp.eye(n_terms, dtype=dtype), q))
-        return jnp.where(mask, inverse @ (q[: len(design)].T @ target), 0), inverse
-
     def step(carry, _):
         mask, least, best = carry
-        found, inverse = solve(mask)
+        found, inverse = _least_squares(jnp.where(mask[None], design, 0), target, mask)
         risk = jnp.sum((target - design @ found) ** 2)
         count = jnp.sum(mask)
         k = count.astype(dtype)
@@ -364,14 +369,10 @@ def simplify(
     def fit(columns, target, groups, held):
         """Return the values of all groups of terms, their covariance, and the squared error."""
         grouped = columns @ groups
-        square = jnp.sum(grouped**2, axis=0)
-        free = square > 0
-        norm = jnp.sqrt(jnp.where(free, square, 1))  # the root of 0 has no derivative
-        pivots = jnp.where(free, RIDGE, 1.0).astype(dtype)
-        q, r = jnp.linalg.qr(jnp.concatenate([grouped / norm[None], jnp.diag(pivots)]))
-        inverse = jax.scipy.linalg.solve_triangular(r, after(jnp.eye(n_terms, dtype=dtype), q))
+        norm, free = _length(grouped)
         rest = target - columns @ held
-        values = jnp.where(free, inverse @ (q[: len(design)].T @ rest), 0) / norm
+        values, inverse = _least_squares(grouped / norm[None], rest, free)
+        values = values / norm
         error = jnp.sum((rest - grouped @ values) ** 2)
         covariance = (inverse @ inverse.T) / (norm[:, None] * norm[None]) * (error + FLOOR) / n
         return values, covariance, error, free

@@ -4,6 +4,7 @@ Its constants are proved where possible, otherwise estimated. Halanay's rate, on
 bounds follow from them.
 """
 
+import functools
 from typing import Any
 
 import equinox as eqx
@@ -37,24 +38,15 @@ def check_drift(drift: Any, name: str = "drift") -> None:
         raise refusal(name, "a function drift(t, x, lagged, args), a System or a model", drift)
 
 
-def check_present(model: AbstractDelayModel) -> None:
-    """Raise an error unless lag 0 is among the lags of a model."""
-    if model.lags[0] != 0:
-        raise ValueError(f"drift must know the present state, lag 0; its lags are {model.lags}.")
-
-
 def delays_of(drift: Any, delays: Any = None) -> np.ndarray:
     """Return τ_a in units of time: those of the drift, or those given."""
-    own = None
-    if isinstance(drift, AbstractDelayModel):
-        check_present(drift)
-        own = np.asarray(drift.delays, float)[1:]
-    elif isinstance(drift, System):
-        own = np.asarray(drift.lags, float)
-    if own is not None:
+    is_model = isinstance(drift, AbstractDelayModel)
+    if is_model and drift.lags[0] != 0:
+        raise ValueError(f"drift must know the present state, lag 0; its lags are {drift.lags}.")
+    if is_model or isinstance(drift, System):
         if delays is not None:
             raise ValueError("delays must be left out: the drift brings its own.")
-        return own
+        return np.asarray(drift.delays, float)[1:] if is_model else np.asarray(drift.lags, float)
     check_real_array(() if delays is None else delays, "delays", "times", finite=True)
     delays = np.atleast_1d(np.asarray(() if delays is None else delays, float))
     if delays.ndim != 1 or (delays <= 0).any() or (np.diff(delays) <= 0).any():
@@ -108,8 +100,7 @@ def _vector(name: str, **bound: int):
     return convert
 
 
-def _rates(name: str):
-    return _vector(name, least=0)
+_rates = functools.partial(_vector, least=0)
 
 
 class Dissipativity(eqx.Module):
@@ -358,19 +349,15 @@ def _estimated(drift, histories, center, delays, sigma_trace) -> Dissipativity:
         spread = np.linspace(0, len(histories) - 1, MOST_HISTORIES).round().astype(int)
         histories = histories[spread]
     half = max(len(histories) // 2, 1)
-    pull, squares, lost = _values(drift, _further(histories, center), center)
-    if sigma_trace is None:
-        sigma_trace = float(np.mean(np.abs(pull)))
-    everything = _least(pull, squares, float(sigma_trace))
-    earlier = _values(drift, _further(histories[:half], center), center)
-    first = _least(earlier[0], earlier[1], sigma_trace)
-    later, their, _ = _values(drift, _further(histories[half:], center), center)
-    alpha, beta0, beta = first
+    pull, squares, lost = _values(drift, histories, center)
+    noise = float(np.mean(np.abs(pull)) if sigma_trace is None else sigma_trace)
+    alpha, beta0, beta = _least(noise, *_values(drift, histories[:half], center)[:2])
+    later, their, _ = _values(drift, histories[half:], center)
     bound = alpha - beta0 * their[:, 0] + their[:, 1:] @ beta
     # Numbers of a linear program satisfy their own constraints to some 1e-9.
     broken = np.mean(later > bound + 1e-6 * (1 + np.abs(bound))) if len(later) else np.nan
     reach = float(np.sqrt(squares.sum(axis=1).max()))
-    alpha, beta0, beta = everything
+    alpha, beta0, beta = _least(noise, pull, squares)
     return Dissipativity(
         center=center, beta0=beta0, alpha=max(alpha, 0.0), delays=delays, beta=beta,
         kind="estimated",
@@ -394,9 +381,12 @@ def _further(histories, center) -> np.ndarray:
 
 
 def _values(drift, histories, center):
-    """Return ⟨u_0, G⟩ and ‖u_a‖² where the drift is finite, and how often it is not."""
-    pull, squares = _radial(drift, to_jax(histories, float), to_jax(center, float))
-    pull, squares = np.asarray(pull, float), np.asarray(squares, float)
+    """Return ⟨u_0, G⟩ and ‖u_a‖² where the drift is finite, at the histories and further out, and
+    how often it is not.
+    """
+    histories = to_jax(_further(histories, center), float)
+    found = _radial(drift, histories, to_jax(center, float))
+    pull, squares = (np.asarray(values, float) for values in found)
     finite = np.isfinite(pull)
     if not finite.any():
         raise ValueError("drift must be finite at some of the histories; it is at none.")
@@ -413,7 +403,7 @@ def _pull_and_squares(rate, histories, center):
     return jnp.sum(u[:, 0] * rate.astype(u.dtype), axis=1), jnp.sum(u**2, axis=2)
 
 
-def _least(pull, squares, noise: float) -> tuple[float, float, np.ndarray]:
+def _least(noise: float, pull, squares) -> tuple[float, float, np.ndarray]:
     """Return the constants α, β_0, β_a that no value contradicts and that make the stationary bound
     (2α + tr Q) / 2(β_0 − B) smallest: with t = 1 / 2(β_0 − B) and everything else times t, a linear
     program. A pull stronger than any seen far out is not believed, which also keeps t positive.

@@ -123,11 +123,8 @@ def occupation_bound(
     ```
     """
     check_positive(duration, "duration")
-    for name, value in (
-        ("prefactor", prefactor),
-        ("start", start),
-        ("largest_delay", largest_delay),
-    ):
+    given = dict(prefactor=prefactor, start=start, largest_delay=largest_delay)
+    for name, value in given.items():
         check_number(value, name, least=0)
     check_positive(rate, "rate")
     if not is_traced(duration, largest_delay) and not duration > largest_delay:

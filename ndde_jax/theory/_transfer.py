@@ -238,8 +238,7 @@ def transfer_curve(
     if skip >= n_steps:
         raise ValueError(f"skip must be less than n_steps = {n_steps}; got {skip}.")
     given = delays_of(drift, delays)
-    if dt is None:
-        dt = getattr(drift, "dt", None)
+    dt = getattr(drift, "dt", None) if dt is None else dt
     if dt is None:
         raise ValueError("dt is missing: the length of a step, in units of time.")
     check_positive(dt, "dt")
