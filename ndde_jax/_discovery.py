@@ -252,17 +252,11 @@ class Discovery(Usable):
     @functools.cached_property
     def reasons(self) -> np.ndarray:
         """The reason why each candidate edge was kept or not, texts `[source target lag]`."""
-        prior, strengths = self.windows.prior, self.strengths
-        return reasons(
-            self.graph,
-            self.scores,
-            self.lower,
-            np.asarray(strengths.price(self.coefficient), float),
-            np.asarray(prior.allowed),
-            np.asarray(prior.required),
-            self.lags,
-            events=self.events,
-        )
+        price = np.asarray(self.strengths.price(self.coefficient), float)
+        prior = self.windows.prior
+        allowed, required = np.asarray(prior.allowed), np.asarray(prior.required)
+        found = self.graph, self.scores, self.lower, price, allowed, required, self.lags
+        return reasons(*found, events=self.events)
 
     @functools.cached_property
     def verdict(self) -> Verdict:
@@ -388,25 +382,15 @@ class Discovery(Usable):
         """
         import pandas as pd
 
+        names, lags, level_lags = map(np.asarray, (self.names, self.lags, self.level_lags))
         source, target, lag = np.indices(self.graph.shape).reshape(3, -1)
-        frame = pd.DataFrame(
-            {
-                "source": np.asarray(self.names)[source],
-                "target": np.asarray(self.names)[target],
-                "lag": np.asarray(self.lags)[lag],
-                "level_lag": np.asarray(self.level_lags)[lag],
-                "delay": np.asarray(self.lags)[lag] * self.dt,
-                "kept": self.graph.ravel(),
-                "score": self.scores.ravel(),
-                "lower": self.lower.ravel(),
-                "delay_estimate": self.delays.ravel(),
-                "delay_low": self.delay_intervals[..., 0].ravel(),
-                "delay_high": self.delay_intervals[..., 1].ravel(),
-                "p": self.p_values.ravel(),
-                "q": self.q_values.ravel(),
-                "reason": self.reasons.ravel(),
-            }
-        )
+        places = dict(source=names[source], target=names[target], lag=lags[lag])
+        places |= dict(level_lag=level_lags[lag], delay=lags[lag] * self.dt)
+        low, high = np.moveaxis(self.delay_intervals, -1, 0)
+        found = dict(kept=self.graph, score=self.scores, lower=self.lower)
+        found |= dict(delay_estimate=self.delays, delay_low=low, delay_high=high)
+        found |= dict(p=self.p_values, q=self.q_values, reason=self.reasons)
+        frame = pd.DataFrame(places | {name: cube.ravel() for name, cube in found.items()})
         order = np.lexsort((-frame["score"], ~frame["kept"]))
         return frame.iloc[order].reset_index(drop=True)
 

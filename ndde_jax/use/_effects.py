@@ -671,7 +671,11 @@ class WithEffects:
         ensemble, doubt, graph = self._given(ensemble), self._doubt, np.asarray(self.graph)
         slopes, own, bias = _slopes(self, ensemble)
         center, spread = center_and_spread(folded(self, slopes), folded(self, bias))
-        bends, missed = _bends(self, ensemble), missed_by_lags(self)
+        left, missed = what_is_left(self, ensemble), missed_by_lags(self)
+        bends = {
+            (i, j, a): find_bend(left, j, i, inputs_of(self, i, j, a))
+            for i, j, a in np.argwhere(graph).tolist()
+        }
         bent, variance = _bent_slopes(self, ensemble, bends)
         other = _differences(doubt.models, histories_of(ensemble), own)
         apart = folded(self, other).sum(axis=0)
@@ -694,13 +698,6 @@ def _slopes(found: Any, ensemble: Ensemble) -> tuple[np.ndarray, ...]:
     every = [by_model(each, columns, ensemble, j) for j, each in enumerate(own)]
     own = to_graph(own)
     return to_graph(np.moveaxis(every, -1, 0)), own, _differences(found._echoed, histories, own)
-
-
-def _bends(found: Any, ensemble: Ensemble) -> dict[tuple[int, int, int], Bend]:
-    """Return what each kept edge may bend beyond its curve."""
-    left = what_is_left(found, ensemble)
-    edges = np.argwhere(found.graph).tolist()
-    return {(i, j, a): find_bend(left, j, i, inputs_of(found, i, j, a)) for i, j, a in edges}
 
 
 def _bent_slopes(found: Any, ensemble: Ensemble, bends: Mapping[tuple[int, int, int], Bend]):

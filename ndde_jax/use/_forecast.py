@@ -194,8 +194,7 @@ class WithForecasts:
         check_memory(steps, paths, len(self.names))
         origin, later = read_history(self, history), np.arange(1, steps + 1)
         level = origin.level(np.arange(steps + 1))
-        inputs = inputs_ahead(origin, inputs, steps)
-        change, told = known_inputs(self, no_change(steps, len(self.names)), inputs, level)
+        change, told = known_inputs(origin, inputs, level, steps)
         run, diverged = learned_paths(self, ensemble, change, origin.newest(), paths, key)
         run, past = origin.level(later).outside(run), origin.past
         notes = (*origin.notes, *told, *_beyond_note(self, past), *divergence_note(diverged))
@@ -491,15 +490,16 @@ def inputs_ahead(origin: Origin, inputs: Any, steps: int) -> dict[str, Any]:
 
 
 def known_inputs(
-    found: Any, change: Change, inputs: Mapping[Any, Any], level: Level
+    origin: Origin, inputs: Any, level: Level, steps: int
 ) -> tuple[Change, tuple[str, ...]]:
     """Return a change that sets known inputs to values known in advance, and a note on the others.
 
     **Raises:** `ValueError` for variables that others may drive.
     """
-    given, steps = set(), len(change.active) - 1
+    found, given = origin.found, set()
+    change = no_change(steps, len(found.names))
     after = np.arange(steps + 1) > 0  # the present was measured
-    for name, values in inputs.items():
+    for name, values in inputs_ahead(origin, inputs, steps).items():
         j = variable(name, found, "an input")
         if found.names[j] not in found.inputs:
             known = ", ".join(found.inputs) or "none"

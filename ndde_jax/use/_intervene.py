@@ -19,7 +19,6 @@ from ._forecast import (
     Origin,
     by_time,
     divergence_note,
-    inputs_ahead,
     known_inputs,
     level_of,
     path_quantile,
@@ -28,7 +27,7 @@ from ._forecast import (
     times_of,
 )
 from ._left_out import spread_by_echoes
-from ._simulate import Change, Edits, check_memory, learned_paths, no_change, with_column
+from ._simulate import Change, Edits, check_memory, learned_paths, with_column
 
 # Share of resamples below which an edge is called unsupported.
 UNSUPPORTED = 0.5
@@ -182,8 +181,7 @@ class WithInterventions:
         need = int(self.lags[-1]) + 1 if edits is None else int(np.max(edits.at)) + 1
         origin, later = read_history(self, history, need), np.arange(1, steps + 1)
         level = origin.level(np.arange(steps + 1))
-        inputs = inputs_ahead(origin, inputs, steps)
-        plain, told = known_inputs(self, no_change(steps, len(self.names)), inputs, level)
+        plain, told = known_inputs(origin, inputs, level, steps)
         change = dataclasses.replace(plain, active=when, edits=edits)
         change, acted = _setting(self, change, values, when, origin, level)
         change, shifted, about = _shifting(self, change, shift, when, acted)
@@ -196,12 +194,13 @@ class WithInterventions:
         baseline, first = learned_paths(self, ensemble, plain, *given)
         changed, second = learned_paths(self, ensemble, change, *given)
         _check_set(self, change, changed, acted)
+        diverged = first | second
         notes = (
             *origin.notes, *told, *about,
             *_notes(self, ensemble, acted, cuts, change, when, baseline, changed),
-            *divergence_note(first | second),
+            *divergence_note(diverged),
         )  # fmt: skip
-        level, diverged = origin.level(later), first | second
+        level = origin.level(later)
         baseline, changed = level.outside(baseline), level.outside(changed)
         about = (self.names, self.time_unit, notes, origin.start)
         return Intervention(origin.after(later), baseline, changed, diverged, *about)

@@ -89,10 +89,10 @@ class Change(eqx.Module):
         return jnp.where((self.held[at] & (k >= 0))[None], value, state)
 
 
-def no_change(horizon: int, dim: int, dtype: Any = float) -> Change:
+def no_change(horizon: int, dim: int) -> Change:
     """Return the change that does nothing."""
-    held, active = np.zeros((horizon + 1, dim), bool), np.zeros(horizon + 1, bool)
-    return Change(held, np.zeros(held.shape, dtype), None, active, None)
+    held = np.zeros((horizon + 1, dim), bool)
+    return Change(held, held.astype(float), None, held.any(axis=1), None)
 
 
 def with_column(table: Any, column: int, new: Any) -> Any:
@@ -287,7 +287,7 @@ def simulate(
     - `history`: states as the solver keeps them.
     - `noise`: of unit covariance.
     """
-    delays = np.asarray(steps.back[1:], float) if len(steps.back) > 1 else None
+    delays = np.asarray(steps.back[1:], float)
     given = dict(history=history, sigma=steps.noise, increments=noise)
     path = solve_sdde(steps, delays=delays, dt=1.0, n_steps=len(noise), **given)
     return _recorded(steps, history, path.ys)

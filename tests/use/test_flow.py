@@ -134,7 +134,7 @@ def test_what_is_held_is_heard_of_after_the_delay_and_no_sooner(begin):
     lag, dt, n = 4, 0.25, 30
     x = np.zeros((20, 2))
     rows = step_rows(discovery_of(ndde.read_samples(x + np.arange(20.0)[:, None], dt=dt), (0, lag)))
-    change = no_change(n, 2, float)
+    change = no_change(n, 2)
     held = np.zeros((n + 1, 2), bool)
     held[begin:, 0] = True
     change = type(change)(jnp.asarray(held), jnp.asarray(held * 1.0), None, change.active, None)

@@ -21,7 +21,7 @@ from .small import DT, HORIZON, KEY, LAGS, NAMES, SIGMA, TRUTH, discovery, linea
 
 def test_the_simulator_is_heuns_method(found):
     past, rng = np.array(LAGS), np.random.default_rng(0)
-    steps = make_steps(found, found.resample(), no_change(5, 3, float), [3, 17], LAGS[-1] + 1)
+    steps = make_steps(found, found.resample(), no_change(5, 3), [3, 17], LAGS[-1] + 1)
     history = rng.normal(size=(LAGS[-1] + 1, 2, 3)) * 0.3
     noise = jnp.asarray(rng.normal(size=(5, 2, 3)))
     got, diverged, after = simulate(steps, history, noise)
@@ -207,7 +207,7 @@ def test_paths_that_diverge_are_recorded():
     for k in range(199):
         x[k + 1] = 1.03 * x[k] + 0.01 * rng.normal()
     made = discovery(x, np.ones((1, 1, 1), bool), lags=(0,), dt=1.0, names=("a",))
-    steps = make_steps(made, made.resample(), no_change(2, 1, float), [0, 1, 2], 1)
+    steps = make_steps(made, made.resample(), no_change(2, 1), [0, 1, 2], 1)
     paths, diverged, _ = simulate(steps, jnp.full((1, 3, 1), 1e9), jnp.zeros((2, 3, 1)))
     assert diverged.all() and np.isfinite(paths).all()
     # A long run goes on from there.
