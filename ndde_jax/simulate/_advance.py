@@ -213,8 +213,8 @@ def _whole(problem: Problem, noise, end, *, plan: Plan):
         return _all_chunks(problem, noise, end, plan, ring=False, slopes=False)
     n_rows = plan.n_steps // plan.save_every
     n_chunks = plan.n_chunks if end is None else -(-end // plan.chunk)
-    carry = _blocks.start_ring(problem)
-    return _filled(problem, noise, carry, 0, n_chunks, n_rows, plan, end)[1]
+    start = _blocks.start_ring(problem)
+    return _filled(problem, noise, start, 0, n_chunks, n_rows, plan, end)[1]
 
 
 @_whole.def_jvp

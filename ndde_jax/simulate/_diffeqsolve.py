@@ -251,12 +251,8 @@ class DelaySolver(diffrax.AbstractWrappedSolver, diffrax.AbstractAdaptiveSolver)
             side = t + INSIDE * (middle - t) - delay
             t = t - delay
             k = jnp.argmax(jnp.where(past.start <= side, past.start, -jnp.inf))
-            record = jax.tree.map(lambda rows: rows[k], past.record)
             known = past.start[k] <= side
-            # Safe numbers where there is nothing to read, because both branches are differentiated.
-            start = jnp.where(known, past.start[k], 0)
-            end = jnp.where(known, past.end[k], 1)
-            value = self.solver.interpolation_cls(t0=start, t1=end, **record).evaluate(t)
+            value = self._between(past, k, known).evaluate(t)
             if current is not None:
                 within = current(t)
                 value = jax.tree.map(lambda a, b: jnp.where(side > t0, a, b), within, value)
@@ -296,15 +292,21 @@ class DelaySolver(diffrax.AbstractWrappedSolver, diffrax.AbstractAdaptiveSolver)
         )
         return y1, error, record, (inner, past), result
 
+    def _between(self, past: _Past, k, known):
+        """Return the dense output of a remembered step; where it is not known of safe numbers,
+        because both branches are differentiated.
+        """
+        record = jax.tree.map(lambda rows: rows[k], past.record)
+        start, end = jnp.where(known, past.start[k], 0), jnp.where(known, past.end[k], 1)
+        return self.solver.interpolation_cls(t0=start, t1=end, **record)
+
     def _repeated(self, step, past, t0, t1, y0):
         """Return a step that may read itself: by extrapolation first, then by the pass before."""
-        last = (past.count - 1) % self.capacity
         known = past.count > 0
-        record = jax.tree.map(lambda rows: rows[last], past.record)
-        start, end = jnp.where(known, past.start[last], 0), jnp.where(known, past.end[last], 1)
+        last = self._between(past, (past.count - 1) % self.capacity, known)
 
         def ahead(t):
-            found = self.solver.interpolation_cls(t0=start, t1=end, **record).evaluate(t)
+            found = last.evaluate(t)
             found = jax.tree.map(lambda a, b: jnp.where(known, a, b), found, y0)
             return within_reach(t, found)
 

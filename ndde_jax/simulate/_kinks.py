@@ -30,10 +30,9 @@ def sums(n_delays: int, order: int) -> Int[np.ndarray, "kink delay"]:
     """
     while math.comb(n_delays + order, order) > MOST:
         order -= 1
-    rows = []
-    for many in range(order + 1):
-        for chosen in itertools.combinations_with_replacement(range(n_delays), many):
-            rows.append([chosen.count(i) for i in range(n_delays)])
+    delays = range(n_delays)
+    every = (itertools.combinations_with_replacement(delays, many) for many in range(order + 1))
+    rows = [[chosen.count(i) for i in delays] for chosen in itertools.chain(*every)]
     return np.asarray(rows, int).reshape(len(rows), n_delays)
 
 

@@ -189,8 +189,7 @@ def _segment_growth(problem, tableau, k, block):
         carry, tangents = state
         carry, linear = jax.linearize(lambda carry: segment(carry, first), carry)
         tangents = jax.vmap(linear)(tangents)
-        ends = tangents[1][:, :, 1].reshape(k, -1)
-        triangle = jnp.linalg.qr(ends.T, mode="r")
+        triangle = jnp.linalg.qr(tangents[1][:, :, 1].reshape(k, -1).T, mode="r")
 
         def unmix(leaf):
             flat = leaf.reshape(k, -1)

@@ -208,8 +208,8 @@ class Breaks(eqx.Module):
     forced: bool = eqx.field(static=True)
 
 
-class Equation(eqx.Module):
-    """The equation without its past: everything else that a step reads."""
+class Problem(eqx.Module):
+    """A delayed stochastic differential equation on a grid; all arrays are leaves."""
 
     drift: Callable
     sigma: Any
@@ -218,6 +218,10 @@ class Equation(eqx.Module):
     t0: Float[Array, ""]
     diagonal: bool = eqx.field(static=True)
     rule: str = eqx.field(static=True)  # of the solver: "ito", "ito milstein", "milstein", "heun"
+    delays: Delays
+    history: Any  # callable, with the `shape` of a state
+    y0: Float[Array, "*state"] | None = None  # the state at the start, if not that of the history
+    breaks: Breaks | None = None
 
     def time(self, step, fraction=0.0) -> Float[Array, "*step"]:
         """Return the time of a step; from an integer, because a sum of dt drifts in single
@@ -234,31 +238,20 @@ class Equation(eqx.Module):
         """
         if increment is None:
             return None
-        if not callable(self.sigma):
-            return apply_sigma(jnp.asarray(self.sigma), increment, diagonal=self.diagonal)
 
-        def added(y):
-            sigma = jnp.asarray(self.sigma(t, y, lagged, self.args))
-            return apply_sigma(sigma, increment, diagonal=self.diagonal)
+        def diffusion(y):
+            given = self.sigma
+            return jnp.asarray(given(t, y, lagged, self.args) if callable(given) else given)
 
+        added = lambda y: apply_sigma(diffusion(y), increment, diagonal=self.diagonal)  # noqa: E731
+        if not callable(self.sigma) or self.rule == "ito":
+            return added(y)
         if self.rule == "heun":
             first = added(y)
             return 0.5 * (first + added(y + first))
-        if "milstein" not in self.rule:
-            return added(y)
-        diffusion = lambda y: jnp.asarray(self.sigma(t, y, lagged, self.args))  # noqa: E731
         sigma, slope = jax.jvp(diffusion, (y,), (diffusion(y),))
         squares = increment**2 - (dt if self.rule == "ito milstein" else 0)
         return sigma * increment + 0.5 * slope * squares
-
-
-class Problem(Equation):
-    """A delayed stochastic differential equation on a grid; all arrays are leaves."""
-
-    delays: Delays
-    history: Any  # callable, with the `shape` of a state
-    y0: Float[Array, "*state"] | None = None  # the state at the start, if not that of the history
-    breaks: Breaks | None = None
 
     @property
     def without_past(self) -> "Problem":

@@ -37,7 +37,7 @@ class Tableau(eqx.Module):
 
     @property
     def rule(self) -> str:
-        """The rule by which the noise of a step adds to the state, see `Equation.noise`."""
+        """The rule by which the noise of a step adds to the state, see `Problem.noise`."""
         return RULES.get(type(self.solver), "ito")
 
     @property
@@ -65,18 +65,10 @@ class Tableau(eqx.Module):
         if self.stages:
             return self._stochastic(rate, y, increment)
         stages: list[Array] = []
-        for s in range(len(self.b)):
-            at = y
-            for coefficient, k in zip(self.a[s], stages, strict=True):
-                if coefficient != 0:
-                    at = at + coefficient * k
-            k = rate(s, at)
+        for s, row in enumerate(self.a):
+            k = rate(s, _moved(y, row, stages))
             stages.append(k if increment is None else k + increment)
-        end = y
-        for coefficient, k in zip(self.b, stages, strict=True):
-            if coefficient != 0:
-                end = end + coefficient * k
-        return jnp.stack([y, end, *stages])
+        return jnp.stack([y, _moved(y, self.b, stages), *stages])
 
     def _stochastic(self, rate, y, increment):
         """Return the record of a step of strong order 1.5."""
@@ -87,11 +79,9 @@ class Tableau(eqx.Module):
             at = y
             if increment is not None:
                 at = y + jnp.tensordot(jnp.asarray(shares, y.dtype), increment, 1)
-            for coefficient, k in zip(row, rates, strict=True):
-                at = at + coefficient * k
-            found.append(at)
+            found.append(_moved(at, row, rates))
             if s < len(self.b):
-                rates.append(rate(s, at))
+                rates.append(rate(s, found[-1]))
         return jnp.stack([y, found[-1], *found[:-1]])
 
     def record(self, past, start) -> Float[Array, "row *state"]:
@@ -111,6 +101,13 @@ class Tableau(eqx.Module):
         known = jnp.tensordot(jnp.asarray(weights[:, :2], y0.dtype), ends, axes=1)
         inverse = jnp.asarray(np.linalg.pinv(weights[:, 2:], rcond=1e-5), y0.dtype)
         return jnp.concatenate([ends, jnp.tensordot(inverse, values - known, axes=1)])
+
+
+def _moved(y: Array, weights: tuple[float, ...], stages: list[Array]) -> Array:
+    """Return a state moved by weighted stages."""
+    for weight, stage in zip(weights, stages, strict=True):
+        y = y + weight * stage if weight != 0 else y
+    return y
 
 
 @cache
