@@ -23,15 +23,15 @@ from .._checks import (
 )
 from .._types import Checked
 from ..simulate._lyapunov import kaplan_yorke_dimension
-from ._forecast import same_batch, same_length
+from ._forecast import Trajectory, same_batch, same_length
 
 # Samples whose distances to all points are in memory at a time.
 CHUNK = 128
 
 
 def log_spectral_distance(
-    predicted: Checked[Shaped[ArrayLike, "..."]],
-    truth: Checked[Shaped[ArrayLike, "..."]],
+    predicted: Trajectory,
+    truth: Trajectory,
     *,
     segment: Checked[int | None] = None,
     floor: Checked[float] = 1e-6,
@@ -79,8 +79,8 @@ def _decibels(predicted: Array, truth: Array, segment: int, floor: Any) -> Array
 
 
 def squared_log_spectral_distance(
-    predicted: Checked[Shaped[ArrayLike, "..."]],
-    truth: Checked[Shaped[ArrayLike, "..."]],
+    predicted: Trajectory,
+    truth: Trajectory,
     *,
     segment: Checked[int | None] = None,
     floor: Checked[float] = 0.0,
@@ -151,8 +151,8 @@ def _welch(x: Array, segment: int) -> Array:
 
 
 def state_space_divergence(
-    predicted: Checked[Shaped[ArrayLike, "..."]],
-    truth: Checked[Shaped[ArrayLike, "..."]],
+    predicted: Trajectory,
+    truth: Trajectory,
     *,
     variance: Checked[Shaped[ArrayLike, ""]] = 0.01,
     n_samples: Checked[int] = 1000,

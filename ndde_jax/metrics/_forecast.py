@@ -8,7 +8,7 @@ one number per trajectory of the batch. Paths of an ensemble lie along the first
 """
 
 from functools import partial
-from typing import Any
+from typing import Any, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -18,9 +18,12 @@ from .._checks import check_choice, check_flag, check_positive, check_real_array
 from .._types import Checked, floating_type, to_jax
 
 NORMS = ("l2", "rms")
+# Numbers `[*batch time dim]`, and a number or one per trajectory.
+Trajectory: TypeAlias = Checked[Shaped[ArrayLike, "..."]]
+Each: TypeAlias = Checked[Shaped[ArrayLike, "..."]]
 
 
-def bounded(predicted: Checked[Shaped[ArrayLike, "..."]], *, limit: Checked[float] = 1e3) -> Array:
+def bounded(predicted: Trajectory, *, limit: Checked[float] = 1e3) -> Array:
     """Return a forecast without infinities: values after it diverged are replaced by distant ones.
 
     From the first row with a value that is not finite on, all values are `limit`; before that they
@@ -56,12 +59,12 @@ def _ended(predicted: Array, limit: Any) -> Array:
 
 
 def valid_prediction_time(
-    predicted: Checked[Shaped[ArrayLike, "..."]],
-    truth: Checked[Shaped[ArrayLike, "..."]],
+    predicted: Trajectory,
+    truth: Trajectory,
     *,
-    dt: Checked[Shaped[ArrayLike, "..."]],
-    lyapunov: Checked[Shaped[ArrayLike, "..."]] = 1.0,
-    threshold: Checked[Shaped[ArrayLike, "..."]] = 1.0,
+    dt: Each,
+    lyapunov: Each = 1.0,
+    threshold: Each = 1.0,
     norm: Checked[str] = "l2",
 ) -> Float[Array, "..."]:
     """Return the time until a forecast is further than `threshold` from the truth, in Lyapunov
@@ -114,12 +117,7 @@ def _valid_time(predicted: Any, truth: Any, norm: str, threshold: Any, dt: Any, 
 
 
 def nrmse(
-    predicted: Checked[Shaped[ArrayLike, "..."]],
-    truth: Checked[Shaped[ArrayLike, "..."]],
-    *,
-    dt: Checked[Shaped[ArrayLike, "..."]],
-    lyapunov: Checked[Shaped[ArrayLike, "..."]] = 1.0,
-    horizon: Checked[Shaped[ArrayLike, "..."]] = 5.0,
+    predicted: Trajectory, truth: Trajectory, *, dt: Each, lyapunov: Each = 1.0, horizon: Each = 5.0
 ) -> Float[Array, "..."]:
     """Return the root mean square error over the variables, averaged over the first Lyapunov times.
 

@@ -1,12 +1,16 @@
 """Drift functions, and families of them as values that own their settings."""
 
 import abc
+from typing import TypeAlias
 
 import equinox as eqx
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from .._checks import check_flag, check_whole, refusal
 from .._types import Checked
+
+# Which inputs reach which target; all of them if it is None.
+Mask: TypeAlias = Float[Array, "target lag source"] | Bool[Array, "target lag source"] | None
 
 
 class AbstractDrift(eqx.Module):
@@ -19,9 +23,7 @@ class AbstractDrift(eqx.Module):
 
     @abc.abstractmethod
     def __call__(
-        self,
-        history: Float[Array, "lag dim"],
-        mask: Float[Array, "target lag source"] | Bool[Array, "target lag source"] | None = None,
+        self, history: Float[Array, "lag dim"], mask: Mask = None
     ) -> Float[Array, "target"]:
         """Return the rates of change for one history; the mask says which inputs reach which
         target, all of them by default.

@@ -158,11 +158,11 @@ def _all_rates(model, histories):
     return jax.vmap(model)(histories)
 
 
-def check_model(model: Any, name: str = "model") -> None:
+def check_model(model: Any) -> None:
     """Raise an error unless the argument is a learned system."""
     if not isinstance(model, AbstractDelayModel):
         raise refusal(
-            name, "a fitted model, NeuralDDE or RestoredDDE", model,
+            "model", "a fitted model, NeuralDDE or RestoredDDE", model,
             "The fit of a discovery is found.model, of fit() result.model.",
         )  # fmt: skip
 

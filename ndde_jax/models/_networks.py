@@ -8,12 +8,12 @@ import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
-from jaxtyping import Array, Bool, Float, PRNGKeyArray
+from jaxtyping import Array, Float, PRNGKeyArray
 
 from .._checks import check_key, check_whole
 from .._memory import padded_length
 from .._types import Checked, namespace_of, to_jax
-from ._families import AbstractDrift
+from ._families import AbstractDrift, Mask
 
 # A layer is (weight [network, out, in], bias [network, out]).
 Layer = tuple[Float[Array, "network _ _"], Float[Array, "network _"]]
@@ -67,9 +67,7 @@ class MaskedDrift(AbstractDrift):
         return cls(init_layers(dim, dim * n_lags, width=width, depth=depth, key=key, dtype=dtype))
 
     def __call__(
-        self,
-        history: Float[Array, "lag dim"],
-        mask: Float[Array, "target lag source"] | Bool[Array, "target lag source"] | None = None,
+        self, history: Float[Array, "lag dim"], mask: Mask = None
     ) -> Float[Array, "target"]:
         """Return the standardised rate of change for one standardised history."""
         return _rates(self.layers, history, mask)

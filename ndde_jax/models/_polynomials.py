@@ -23,7 +23,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from .._memory import after
 from .._types import Scaling, namespace_of, to_jax
-from ._families import AbstractDrift
+from ._families import AbstractDrift, Mask
 from ._networks import MaskedDrift
 
 # Highest degree, and most terms: with more inputs the degree is lowered.
@@ -62,9 +62,7 @@ class PolynomialDrift(AbstractDrift):
     exponents: Exponents = eqx.field(static=True)
 
     def __call__(
-        self,
-        history: Float[Array, "lag dim"],
-        mask: Float[Array, "target lag source"] | Bool[Array, "target lag source"] | None = None,
+        self, history: Float[Array, "lag dim"], mask: Mask = None
     ) -> Float[Array, "target"]:
         """Return the standardised rate of change for one standardised history.
 
@@ -121,9 +119,8 @@ def all_exponents(n_slots: int) -> Exponents:
     """
     found: list[tuple[int, ...]] = [(0,) * n_slots]
     for degree in range(1, MAX_DEGREE + 1):
-        powers = []
-        for chosen in itertools.combinations_with_replacement(range(n_slots), degree):
-            powers.append(tuple(chosen.count(i) for i in range(n_slots)))
+        terms = itertools.combinations_with_replacement(range(n_slots), degree)
+        powers = [tuple(map(chosen.count, range(n_slots))) for chosen in terms]
         if degree > 1 and len(found) + len(powers) > MAX_TERMS:
             break
         found += powers

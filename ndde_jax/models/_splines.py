@@ -5,11 +5,11 @@ import itertools
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Float, Int
 
 from .._types import namespace_of, to_jax
 from ..regression._features import spline_terms
-from ._families import AbstractDrift
+from ._families import AbstractDrift, Mask
 from ._networks import MaskedDrift
 
 
@@ -39,9 +39,7 @@ class SplineDrift(AbstractDrift):
     networks: MaskedDrift | None = None
 
     def __call__(
-        self,
-        history: Float[Array, "lag dim"],
-        mask: Float[Array, "target lag source"] | Bool[Array, "target lag source"] | None = None,
+        self, history: Float[Array, "lag dim"], mask: Mask = None
     ) -> Float[Array, "target"]:
         """Return the standardised rate of change for one standardised history. The mask weights
         every term by all inputs that it depends on.
