@@ -61,8 +61,7 @@ def read_histories(
     if type(histories).__name__ == "Windows":
         check_windows(histories, "dissipativity", "take one with unstack_windows")
         scaling = histories.scaling
-        valid = np.asarray(histories.valid)
-        values = np.asarray(histories.history)[valid]
+        values = np.asarray(histories.history)[np.asarray(histories.valid)]
         histories = values * np.asarray(scaling.scale) + np.asarray(scaling.center)
     shape = f"[sample lag dim] with {1 + n_delays} rows each, the present and the delays"
     check_real_array(histories, "histories", shape, finite=True)
@@ -195,8 +194,7 @@ class Dissipativity(eqx.Module):
         check_drift(drift)
         histories = read_histories(histories, self.center.shape[0], self.delays.shape[0])
         pull, squares = _radial(drift, histories, self.center.astype(histories.dtype))
-        feedback = self.feedback.astype(squares.dtype)
-        past = squares[:, 1:] @ feedback
+        past = squares[:, 1:] @ self.feedback.astype(squares.dtype)
         return pull - (self.level - self.beta0 * squares[:, 0] + past)
 
 

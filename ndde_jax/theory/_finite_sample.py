@@ -3,7 +3,6 @@
 from typing import Any
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, ArrayLike, Bool, Float
@@ -18,6 +17,7 @@ from .._checks import (
     is_traced,
 )
 from .._types import Checked, RealScalarLike, to_jax
+from ..assess._score import drift_of
 from ..models._model import check_model_matches
 from ..windows._thin import is_regular
 from ..windows._windows import Windows
@@ -169,8 +169,7 @@ def bound_terms(
     for name, value in rest.items():
         check_number(value, name, least=0)
     eta = (1 - jnp.asarray(confidence, float)) / 6
-    pieces = _pieces(duration)
-    block = jnp.maximum(1.0, jnp.log(mixing_prefactor * pieces / eta) / mixing_rate)
+    block = jnp.maximum(1.0, jnp.log(mixing_prefactor * _pieces(duration) / eta) / mixing_rate)
     complexity = jnp.log(4 / eta) + covering
     return FiniteSampleBound(
         discretisation=2 * spread / eta * moved,
@@ -277,8 +276,7 @@ def truncation_radius(
     check_whole(n_delays, "n_delays", least=0)
     check_whole(order, "order")
     eta = (1 - jnp.asarray(confidence, float)) / 6
-    pieces = _pieces(duration)
-    ratio = pieces * float(n_delays + 1) ** order * moment / eta
+    ratio = _pieces(duration) * float(n_delays + 1) ** order * moment / eta
     return jnp.maximum(1.0, ratio ** (1 / (2 * order)))
 
 
@@ -340,12 +338,8 @@ def drift_modulus(model: Any, windows: Checked[Windows]) -> Float[Array, ""]:
     check_concrete("drift_modulus", (model, windows))
     if not is_regular(windows):
         raise ValueError("drift_modulus needs windows of equally spaced samples.")
-    valid, scaling = np.asarray(windows.valid), windows.scaling
-    history = np.asarray(windows.history, float)[valid]
-    history = history * np.asarray(scaling.scale, float) + np.asarray(scaling.center, float)
-    drift = np.asarray(jax.vmap(model)(to_jax(history, windows.history.dtype)), float)
-    apart = np.diff(np.asarray(windows.position)[valid]) == windows.step
+    apart = np.diff(np.asarray(windows.position)[np.asarray(windows.valid)]) == windows.step
     if not apart.any():
         raise ValueError("windows must hold neighbouring samples; these hold none.")
-    change = np.sum(np.diff(drift, axis=0)[apart] ** 2, axis=1)
+    change = np.sum(np.diff(drift_of(windows, model), axis=0)[apart] ** 2, axis=1)
     return to_jax(np.sqrt(change.mean()), float)

@@ -282,18 +282,14 @@ def transfer_curve(
     for other, steps, other_key in zip(learned, back[1:], keys, strict=True):
         difference = along(other, steps) - own
         scaled = np.linalg.solve(noise, difference.T)
-        errors.append(np.sqrt(np.mean(np.sum(scaled**2, axis=0))))
+        errors.append(np.sqrt(np.sum(scaled**2, axis=0).mean()))
         largest.append(np.sqrt(np.sum(difference**2, axis=1).max()))
         distances.append(_apart(truth[rows], path(other, other_key)[rows], bins))
     around = np.sum((truth[rows] - truth[rows].mean(axis=0)) ** 2, axis=1)
     window = np.lib.stride_tricks.sliding_window_view(around, int(back[0].max()) + 1)
-    return TransferCurve(
-        error=jnp.asarray(errors, float),
-        largest=jnp.asarray(largest, float),
-        distance=jnp.asarray(distances, float),
-        chance=jnp.asarray(_apart(truth[rows], path(drift, again)[rows], bins), float),
-        second_moment=jnp.asarray(window.max(axis=1).mean(), float),
-    )
+    chance = _apart(truth[rows], path(drift, again)[rows], bins)
+    found = errors, largest, distances, chance, window.max(axis=1).mean()
+    return TransferCurve(*(jnp.asarray(values, float) for values in found))
 
 
 def _apart(one: np.ndarray, other: np.ndarray, bins: int) -> float:
