@@ -175,8 +175,7 @@ def _write_names(ax, positions, radius, names, loops, font) -> list[Text]:
         ax.text(*centre, wrapped(name), fontsize=font, **style)
         for centre, name in zip(positions, names, strict=True)
     ]
-    sizes = (text.get_window_extent() for text in inside)
-    widest = max(np.hypot(size.width, size.height) for size in sizes)
+    widest = max(np.hypot(*text.get_window_extent().size) for text in inside)
     shrink = min(1.0, 2 * radius * _pixels_per_unit(ax) * 0.88 / widest)
     fits = font * shrink >= 6.5
     for text in inside:
@@ -194,8 +193,7 @@ def _write_names(ax, positions, radius, names, loops, font) -> list[Text]:
     for _ in range(4):  # room for the texts changes the scale, the scale changes the room
         before = np.stack([low, high])
         for text, centre, distance in outside:
-            size = text.get_window_extent()
-            half = np.array([size.width, size.height]) / 2 / _pixels_per_unit(ax)
+            half = text.get_window_extent().size / 2 / _pixels_per_unit(ax)
             direction = _outward(centre, n)
             # The whole box lies beyond the tangent of the loop.
             at = centre + direction * (distance + np.abs(direction) @ half)
@@ -248,8 +246,7 @@ def _place(ax, curve, edge, placed: list[Bbox], font) -> bool:
     tint = 0.7 * np.array(to_rgb(edge.colour))  # as the arrow, but dark enough to read
     text = ax.text(0, 0, edge.label, ha="center", va="center", fontsize=font, color=tint, zorder=5)
     text.set_bbox({"boxstyle": "round,pad=0.12", "fc": "white", "ec": "none", "alpha": 0.85})
-    size = text.get_window_extent()
-    half = np.array([size.width, size.height]) / 2 + 2.0
+    half = text.get_window_extent().size / 2 + 2.0
     pixels = ax.transData.transform(curve)
     chord = pixels[-1] - pixels[0]
     along = chord / np.hypot(*chord)
