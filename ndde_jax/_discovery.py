@@ -7,13 +7,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import jax.random as jr
 import numpy as np
 from jaxtyping import PRNGKeyArray
 
-from ._checks import check_key, check_whole
+from ._checks import check_key, check_whole, refusal
 from ._recipe import Recipe
 from ._report import Report, few_lines, report_data
-from ._store import held, read, write
+from ._store import concretely, held, read, write
 from ._types import Checked
 from .assess._assess import ErrorRates, Relations, error_rates, relations
 from .assess._reasons import reasons
@@ -33,8 +34,15 @@ from .select._between import Record
 from .select._measured import SignalStrengths
 from .select._screened import Screened
 from .select._strategies import AbstractStrategy
-from .use._export import discovery_formulas
-from .use._front import Usable
+from .use._backtest import WithBacktests
+from .use._effects import WithEffects
+from .use._ensemble import RESAMPLES, Ensemble, generator, make_ensemble
+from .use._evidence import WithEvidence
+from .use._export import WithExports, discovery_formulas
+from .use._forecast import WithForecasts
+from .use._impute import WithImputation
+from .use._intervene import WithInterventions
+from .use._left_out import Doubt, doubt_of, make_echoes
 from .windows._windows import Windows
 
 # Of a saved discovery, in its directory.
@@ -43,7 +51,15 @@ FILE = "discovery.npz"
 
 @held("windows", "strengths", "model")
 @dataclasses.dataclass(frozen=True)
-class Discovery(Usable):
+class Discovery(
+    WithEffects,
+    WithEvidence,
+    WithForecasts,
+    WithInterventions,
+    WithBacktests,
+    WithImputation,
+    WithExports,
+):
     """The result of [`discover`][ndde_jax.discover]; arrays are NumPy, `[source target lag]`.
 
     - `graph`: the kept edges.
@@ -246,8 +262,7 @@ class Discovery(Usable):
         """The kept edges whose delay was estimated between the candidate lags, bool
         `[source target lag]`; the interval of any other is only that of the grid.
         """
-        grid = self.dt * np.asarray(self.lags, float)
-        return self.graph & (self.delays != grid[None, None])
+        return self.graph & (self.delays != self.dt * np.asarray(self.lags, float)[None, None])
 
     @functools.cached_property
     def reasons(self) -> np.ndarray:
@@ -349,6 +364,67 @@ class Discovery(Usable):
         from ._discover import update
 
         return update(self, more, key=key)
+
+    def resample(
+        self, *, resamples: Checked[int] = RESAMPLES, key: Checked[PRNGKeyArray | None] = None
+    ) -> Ensemble:
+        """Return graphs and drifts selected on random halves of the data, in closed form.
+
+        Effects, forecasts and interventions use the default ensemble; pass the result as their
+        `ensemble` for more halves, or others. The discovery itself stays as it is.
+
+        **Arguments:**
+
+        - `resamples`: number of halves, 40 by default.
+        - `key`: random key of the draw; by default `jax.random.key(0)`, so that a discovery has one
+            ensemble.
+
+        **Returns:** [`Ensemble`][ndde_jax.use.Ensemble]; its `share` says how many halves contain
+        an edge, neighbouring lags counted together.
+
+        **Raises:** `ValueError` for irregular sampling, or too few samples.
+
+        ```python
+        import jax, numpy as np
+        import ndde_jax as ndde
+
+        x = np.random.default_rng(0).normal(size=(300, 2)).cumsum(0) * 0.1
+        found = ndde.discover(np.sin(x), dt=1.0, recipe=ndde.Recipe.fast(), key=jax.random.key(0))
+        print(found.resample(resamples=10).share[:, :, 0])
+        ```
+        """
+        check_whole(resamples, "resamples", least=2)
+        key = jr.key(0) if key is None else check_key(key)
+        return make_ensemble(self, rng=generator(key), resamples=resamples)
+
+    # What follows depends on the discovery alone, so that keeping it changes no answer.
+    @functools.cached_property
+    def _members(self) -> Ensemble:
+        """The default ensemble."""
+        with concretely():
+            return self.resample()
+
+    @functools.cached_property
+    def _echoed(self) -> tuple:
+        """The parametric bootstrap models of the learned drift, with the noise of the default
+        ensemble.
+        """
+        with concretely():
+            return make_echoes(self, self._members)
+
+    @functools.cached_property
+    def _doubt(self) -> Doubt:
+        """The other reading of the record, where map or flow is undecided."""
+        with concretely():
+            return doubt_of(self)
+
+    def _given(self, ensemble: Any) -> Ensemble:
+        """Return the ensemble that was given, or the default."""
+        if ensemble is None:
+            return self._members
+        if not isinstance(ensemble, Ensemble):
+            raise refusal("ensemble", "what found.resample(...) returns", ensemble)
+        return ensemble
 
     def equations(
         self, *, key: PRNGKeyArray, digits: int = 3, form: str = "text", **options

@@ -229,7 +229,7 @@ SLOW = (
     "measure._strength.rival_edges",
     "measure._stability.edge_stability",
     "measure._strength.signal_strengths",
-    "use._front.Usable.resample",
+    "_discovery.Discovery.resample",
     "use._effects.WithEffects.effects",
     "use._forecast.WithForecasts.forecast",
     "use._intervene.WithInterventions.intervene",

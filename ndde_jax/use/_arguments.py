@@ -131,10 +131,8 @@ def edges_of_inputs(
 
 def neighbours(graph: Bool[np.ndarray, "*batch lag"]) -> Bool[np.ndarray, "*batch lag"]:
     """Return the candidates one lag before and after an edge."""
-    near = np.zeros_like(graph)
-    near[..., 1:] = graph[..., :-1]
-    near[..., :-1] |= graph[..., 1:]
-    return near
+    padded = np.pad(graph, [*[(0, 0)] * (graph.ndim - 1), (1, 1)])
+    return padded[..., :-2] | padded[..., 2:]
 
 
 def inputs_of(found: Any, i: int, j: int, a: int) -> Bool[np.ndarray, " lag"]:

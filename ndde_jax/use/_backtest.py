@@ -83,8 +83,7 @@ class Backtest:
         rivals = self.methods[1:]
         if not isinstance(rival, str) or rival not in rivals:
             raise ValueError(f"rival must be one of {', '.join(rivals)}; got {shown(rival)}.")
-        theirs = self.scores[self.methods.index(rival)]
-        better = (theirs - self.scores[0]).mean(axis=2)
+        better = (self.scores[self.methods.index(rival)] - self.scores[0]).mean(axis=2)
         return better.mean(axis=0), better.std(axis=0, ddof=1) / np.sqrt(len(better))
 
     def to_frame(self):
@@ -385,8 +384,7 @@ RIVALS: dict[str, Callable[[Asked], Paths]] = {
 
 def _factor(left, n_fitted: int):
     """Return a square root of the covariance of the residuals."""
-    covariance = left.T @ left / max(len(left) - n_fitted, 1)
-    values, vectors = np.linalg.eigh(covariance)
+    values, vectors = np.linalg.eigh(left.T @ left / max(len(left) - n_fitted, 1))
     return vectors * np.sqrt(np.maximum(values, 0))
 
 

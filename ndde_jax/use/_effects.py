@@ -293,8 +293,7 @@ def _surfaces(effects, first, second, targets, points) -> list[Surface]:
         nodes = grid.interaction(by_model(rates[..., j], columns, ensemble, j))
         z, spread = center_and_spread(np.moveaxis(_cells(nodes), -1, 0))
         z = np.where(grid.count > 0, z, np.nan)
-        shares = _shares(grid.at_rows(nodes).T) / variance[j]
-        share, low_share, high_share = map(float, shares)
+        share, low_share, high_share = map(float, _shares(grid.at_rows(nodes).T) / variance[j])
         made.append(
             Surface(
                 x=grid.sides[0].edges, y=grid.sides[1].edges, z=z, low=z - spread, high=z + spread,
@@ -313,8 +312,7 @@ def _shares(values: np.ndarray) -> np.ndarray:
     """
     size = np.sqrt(np.mean(values[0] ** 2))
     if size == 0:
-        members = np.mean(values[1:] ** 2)
-        return np.array([0.0, 0.0, WIDE**2 * members])
+        return np.array([0.0, 0.0, WIDE**2 * np.mean(values[1:] ** 2)])
     along = values @ values[0] / (len(values[0]) * size)
     (middle,), (spread,) = center_and_spread(along[:, None])
     return np.array([middle, max(middle - spread, 0.0), middle + spread]) ** 2
@@ -679,8 +677,7 @@ class WithEffects:
         bent, variance = _bent_slopes(self, ensemble, bends)
         other = _differences(doubt.models, histories_of(ensemble), own)
         apart = folded(self, other).sum(axis=0)
-        shift = bent + missed
-        low, high = interval_ends(center, spread, apart, doubt.chance, shift, variance)
+        low, high = interval_ends(center, spread, apart, doubt.chance, bent + missed, variance)
         slope, low, high, share = (
             np.where(graph, a, np.nan) for a in (center, low, high, ensemble.share)
         )

@@ -9,6 +9,7 @@ from jaxtyping import Bool, Float, Int
 
 from .._checks import shown
 from .._types import Checked
+from ..assess._score import drift_of
 from ..fit._loss import window_loss
 from ..fit._prices import EBIC
 from ..samples._prepare import prepare_samples, treated_columns
@@ -21,7 +22,6 @@ from ..select._screened import Screened
 from ..select._spline_fit import fit_splines
 from ..windows._windows import Windows, lagged_windows
 from ._arguments import inputs_of, kept_lags, variable
-from ._ensemble import rates_of
 from ._forecast import clock_times, removed_in_time
 
 
@@ -181,16 +181,12 @@ class WithEvidence:
         print(found.validate(x[400:]))
         ```
         """
-        samples = _read(self, other, dt, t)
-        windows = _windows(self, samples)
-        histories = np.asarray(windows.history, float)
-        s = jax.tree.map(lambda a: np.asarray(a, float), windows.scaling)
-        physical = histories * s.scale[None, None] + s.center[None, None]
-        says = rates_of(self.model)(physical)
-        rates = np.asarray(windows.increment, float) * s.rate_scale[None] + s.rate_center[None]
-        weight = np.asarray(windows.weight, float) * np.asarray(windows.valid)
+        windows = _windows(self, _read(self, other, dt, t))
+        valid, s = np.asarray(windows.valid), windows.scaling
+        weight, rates = (np.asarray(a, float)[valid] for a in (windows.weight, windows.increment))
+        rates = rates * np.asarray(s.rate_scale, float) + np.asarray(s.rate_center, float)
         mean = weight @ rates / weight.sum()
-        left = weight @ (rates - says) ** 2
+        left = weight @ (rates - drift_of(windows, self.model)) ** 2
         explained = 1 - left / np.maximum(weight @ (rates - mean) ** 2, 1e-300)
         measured = measure_graph(Screened(windows), self.reads, EBIC())
         strength = np.asarray(measured.strengths.value, float)
@@ -247,8 +243,7 @@ class WithEvidence:
         # Leaving a window out raises the weights of the others.
         drop = weight * (gain - strength) / (1 - weight)
         trajectory, time = _when(self, windows)
-        lags = tuple(int(self.lags[a]) for a in slots)
-        edge = (self.names[i], self.names[j], lags)
+        edge = (self.names[i], self.names[j], tuple(int(self.lags[a]) for a in slots))
         value = weight * gain
         return Influence(value[used], drop[used], strength, time[used], trajectory[used], edge)
 

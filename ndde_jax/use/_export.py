@@ -16,13 +16,8 @@ from ._ensemble import count_numbers
 
 def edge_rows(found: Any) -> list[dict[str, Any]]:
     """Return the facts on every kept edge, in plain numbers."""
-    effects, low_high = found.effects(), found.delay_intervals
-    known = {
-        "delay_estimate": found.delays,
-        "delay_low": low_high[..., 0],
-        "delay_high": low_high[..., 1],
-        "score": found.scores,
-    }
+    effects, (low, high) = found.effects(), np.moveaxis(found.delay_intervals, -1, 0)
+    known = dict(delay_estimate=found.delays, delay_low=low, delay_high=high, score=found.scores)
     of_effects = ("sign", "slope", "slope_low", "slope_high", "share")
     known |= {name: getattr(effects, name) for name in of_effects}
     rows = []
@@ -44,14 +39,10 @@ class WithExports:
         known = lambda v: None if isinstance(v, float) and np.isnan(v) else v  # noqa: E731
         edges = [{name: known(value) for name, value in row.items()} for row in edge_rows(self)]
         transform = self.samples.transform
-        about = {
-            "variables": list(self.names),
-            "dt": float(self.dt),
-            "time_unit": self.time_unit,
-            "lags": [int(lag) for lag in self.lags],
-            **({"transform": transform} if transform else {}),
-            "edges": edges,
-        }
+        about = dict(variables=list(self.names), dt=float(self.dt), time_unit=self.time_unit)
+        about |= dict(lags=[int(lag) for lag in self.lags])
+        about |= {"transform": transform} if transform else {}
+        about |= {"edges": edges}
         return json.dumps(about, indent=1, ensure_ascii=False, allow_nan=False)
 
     def to_dot(self: Any) -> str:
@@ -86,15 +77,9 @@ class WithExports:
         """
         import xarray
 
-        edge, bounds = ("source", "target", "lag"), np.moveaxis(self.delay_intervals, -1, 0)
-        values = {
-            "graph": self.graph,
-            "score": self.scores,
-            "lower": self.lower,
-            "delay_estimate": self.delays,
-            "delay_low": bounds[0],
-            "delay_high": bounds[1],
-        }
+        edge, (low, high) = ("source", "target", "lag"), np.moveaxis(self.delay_intervals, -1, 0)
+        values = dict(graph=self.graph, score=self.scores, lower=self.lower)
+        values |= dict(delay_estimate=self.delays, delay_low=low, delay_high=high)
         names, lags, dt = list(self.names), np.asarray(self.lags), float(self.dt)
         cubes = {name: (edge, np.array(value)) for name, value in values.items()}
         ranking = {"source_score": (edge[:2], np.array(self.source_scores))}

@@ -150,8 +150,7 @@ class State(NamedTuple):
     cost: Float[np.ndarray, "group"]
 
 
-@dataclasses.dataclass(frozen=True)
-class Path:
+class Path(NamedTuple):
     """A path of estimated values, in the order of `unknown`.
 
     - `values`, `errors`: most likely values, and standard errors by Laplace's approximation.
@@ -238,15 +237,9 @@ def most_likely(law: Law, problem: Problem, *, draws: int, rng: np.random.Genera
     misfit = state.cost / free
     errors, drawn = _spread(_equations(p, state)[0], group, unit, draws, rng)
     strain = np.where(misfit > STRAINED, np.sqrt(misfit), 1.0)[group]
-    return Path(
-        values=state.values,
-        errors=errors * strain,
-        draws=state.values[None] + drawn * strain[None],
-        group=group,
-        settled=settled & np.isfinite(state.cost),
-        misfit=misfit,
-        steps=steps,
-    )
+    errors, drawn = errors * strain, state.values[None] + drawn * strain[None]
+    settled = settled & np.isfinite(state.cost)
+    return Path(state.values, errors, drawn, group, settled, misfit, steps)
 
 
 def _either(taken: np.ndarray, one: np.ndarray, other: np.ndarray) -> np.ndarray:
@@ -274,15 +267,11 @@ def better_of(one: Path, other: Path) -> Path:
     """Return the better-fitting of two paths in each gap group."""
     found = other.settled & ~(one.settled & (one.misfit <= other.misfit))
     own = found[one.group]
-    return Path(
-        values=np.where(own, other.values, one.values),
-        errors=np.where(own, other.errors, one.errors),
-        draws=np.where(own[None], other.draws, one.draws),
-        group=one.group,
-        settled=one.settled | found,
-        misfit=np.where(found, other.misfit, one.misfit),
-        steps=one.steps + other.steps,
+    values, errors, draws = (
+        np.where(own, new, old) for old, new in zip(one[:3], other[:3], strict=True)
     )
+    misfit, steps = np.where(found, other.misfit, one.misfit), one.steps + other.steps
+    return Path(values, errors, draws, one.group, one.settled | found, misfit, steps)
 
 
 def _equations(p: Problem, state: State):
@@ -595,16 +584,9 @@ def _made(base: Samples, p: Problem, path: Path, failed, before, left) -> Impute
         np.where(np.isfinite(e), (a - b) / 2, np.nan)
         for a, b, e in zip(up, down, estimated, strict=True)
     )
-    return Imputed(
-        samples=_measured(base, most),
-        errors=errors,
-        draws=tuple(_measured(base, d) for d in drawn[1:]),
-        table=table,
-        moved=moved,
-        treated=complete,
-        estimates=tuple(most),
-        notes=_notes(table, left),
-    )
+    made, *draws = (_measured(base, values) for values in (most, *drawn[1:]))
+    notes = _notes(table, left)
+    return Imputed(made, errors, tuple(draws), table, moved, complete, tuple(most), notes)
 
 
 def _measured(base: Samples, values) -> Samples:

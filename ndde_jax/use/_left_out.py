@@ -266,8 +266,7 @@ def refitted(found: Any, samples: Samples, scheme: str) -> NeuralDDE:
     of a scheme.
     """
     if scheme != "midpoint":
-        windows = lagged_windows(samples, lags=found.lags, scheme=scheme)
-        return fit_splines(windows, found.reads)
+        return fit_splines(lagged_windows(samples, lags=found.lags, scheme=scheme), found.reads)
     steps = read_steps(samples, lags=found.lags)
     model = fit_splines(halfway(steps), found.reads)
     for _ in range(found.recipe.passes - 1):

@@ -271,11 +271,11 @@ def test_the_better_of_two_paths_is_taken_stretch_by_stretch(holes):
     x = linear_record(60, rng)
     path = most_likely(linear_law, linear_problem(x, holes), draws=1, rng=rng)
     misfit = np.add(path.misfit, [0, 5, -1, 0])
-    worse = dataclasses.replace(path, values=path.values + 1, misfit=misfit)
+    worse = path._replace(values=path.values + 1, misfit=misfit)
     both = better_of(path, worse)
     np.testing.assert_array_equal(both.values, path.values + (path.group == 2))
     np.testing.assert_array_equal(both.misfit, np.minimum(path.misfit, worse.misfit))
-    failed = dataclasses.replace(path, settled=np.zeros(4, bool))
+    failed = path._replace(settled=np.zeros(4, bool))
     np.testing.assert_array_equal(better_of(failed, worse).values, worse.values)
 
 
