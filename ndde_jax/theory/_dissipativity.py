@@ -5,7 +5,7 @@ bounds follow from them.
 """
 
 import functools
-from typing import Any
+from typing import Any, TypeAlias
 
 import equinox as eqx
 import jax
@@ -28,6 +28,10 @@ from .._types import Checked, RealScalarLike, as_number, floating_type, to_jax
 from ..models._confine import RestoredDDE
 from ..models._model import AbstractDelayModel
 from ..systems._system import System
+
+# A number, and one or a batch of them.
+Number: TypeAlias = Checked[RealScalarLike]
+Batch: TypeAlias = Checked[Float[ArrayLike, "*batch"]]
 
 
 def check_drift(drift: Any, name: str = "drift") -> None:
@@ -343,9 +347,8 @@ def _certified(drift: RestoredDDE, center: Any) -> Dissipativity:
 
 
 def _estimated(drift, histories, center, delays, sigma_trace) -> Dissipativity:
-    if len(histories) > MOST_HISTORIES:
-        spread = np.linspace(0, len(histories) - 1, MOST_HISTORIES).round().astype(int)
-        histories = histories[spread]
+    spread = np.linspace(0, len(histories) - 1, min(len(histories), MOST_HISTORIES))
+    histories = histories[spread.round().astype(int)]
     half = max(len(histories) // 2, 1)
     pull, squares, lost = _values(drift, histories, center)
     noise = float(np.mean(np.abs(pull)) if sigma_trace is None else sigma_trace)
@@ -451,7 +454,7 @@ NEWTON = 40
 BDG = 32**0.5
 
 
-def halanay_rate(decay: Checked[RealScalarLike], feedback: Any, delays: Any) -> Float[Array, ""]:
+def halanay_rate(decay: Number, feedback: Any, delays: Any) -> Float[Array, ""]:
     """Return the rate γ at which m' ≤ −a m(t) + Σ k_a m(t − τ_a) decays: the root of γ + Σ k_a
     exp(γ τ_a) = a.
 
@@ -532,7 +535,7 @@ class Moments(eqx.Module):
     delays: Float[Array, "delay"]
     order: int = eqx.field(static=True)
 
-    def at(self, t: Checked[RealScalarLike], start: Checked[RealScalarLike]) -> Float[Array, ""]:
+    def at(self, t: Number, start: Number) -> Float[Array, ""]:
         """Return the bound at time t, from a history of that size."""
         check_number(t, "t", least=0)
         check_number(start, "start", least=0)
@@ -544,7 +547,7 @@ def moments(
     sigma: Checked[Float[ArrayLike, "..."]],
     *,
     order: Checked[int] = 1,
-    slack: Checked[RealScalarLike | None] = None,
+    slack: Number | None = None,
 ) -> Moments:
     """Return bounds on the moments of X(t) that hold at all times (the paper's lemma "One-point
     moment bounds").
@@ -621,8 +624,8 @@ def segment_moments(
     sigma: Checked[Float[ArrayLike, "..."]],
     *,
     order: Checked[int] = 1,
-    slack: Checked[RealScalarLike | None] = None,
-    bdg: Checked[RealScalarLike] = BDG,
+    slack: Number | None = None,
+    bdg: Number = BDG,
 ) -> SegmentMoments:
     """Return the bounds of [`moments`][ndde_jax.theory.moments], lifted from a time to a whole
     segment of the length of the largest delay.

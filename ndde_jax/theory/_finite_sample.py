@@ -16,11 +16,12 @@ from .._checks import (
     check_windows,
     is_traced,
 )
-from .._types import Checked, RealScalarLike, to_jax
+from .._types import Checked, to_jax
 from ..assess._score import drift_of
 from ..models._model import check_model_matches
 from ..windows._thin import is_regular
 from ..windows._windows import Windows
+from ._dissipativity import Batch, Number
 
 
 class FiniteSampleBound(eqx.Module):
@@ -66,7 +67,7 @@ class FiniteSampleBound(eqx.Module):
         """
         return self.total / self.duration
 
-    def recovers(self, margin: Checked[RealScalarLike]) -> Bool[Array, ""]:
+    def recovers(self, margin: Number) -> Bool[Array, ""]:
         """Return whether the graph is recovered with the confidence asked for, at this margin
         γ(λ).
         """
@@ -77,19 +78,19 @@ class FiniteSampleBound(eqx.Module):
 def finite_sample_terms(
     steps: Checked[Float[ArrayLike, "step"]],
     *,
-    confidence: Checked[RealScalarLike],
-    spread: Checked[RealScalarLike],
-    envelope: Checked[RealScalarLike],
-    tail: Checked[RealScalarLike],
-    covering: Checked[RealScalarLike],
-    resolution: Checked[RealScalarLike],
-    noise_norm: Checked[RealScalarLike],
-    noise_trace: Checked[RealScalarLike],
-    mixing_prefactor: Checked[RealScalarLike],
-    mixing_rate: Checked[RealScalarLike],
-    modulus: Checked[RealScalarLike | None] = None,
-    holder: Checked[RealScalarLike | None] = None,
-    gap: Checked[RealScalarLike] = 0.0,
+    confidence: Number,
+    spread: Number,
+    envelope: Number,
+    tail: Number,
+    covering: Number,
+    resolution: Number,
+    noise_norm: Number,
+    noise_trace: Number,
+    mixing_prefactor: Number,
+    mixing_rate: Number,
+    modulus: Number | None = None,
+    holder: Number | None = None,
+    gap: Number = 0.0,
 ) -> FiniteSampleBound:
     """Return the paper's ε_n on any grid, term by term, with the gap of an optimiser that is not
     exact.
@@ -184,20 +185,20 @@ def bound_terms(
 
 
 def finite_sample_bound(
-    duration: Checked[RealScalarLike],
-    step: Checked[RealScalarLike],
+    duration: Number,
+    step: Number,
     *,
-    confidence: Checked[RealScalarLike],
-    modulus: Checked[RealScalarLike],
-    spread: Checked[RealScalarLike],
-    envelope: Checked[RealScalarLike],
-    tail: Checked[RealScalarLike],
-    covering: Checked[RealScalarLike],
-    resolution: Checked[RealScalarLike],
-    noise_norm: Checked[RealScalarLike],
-    noise_trace: Checked[RealScalarLike],
-    mixing_prefactor: Checked[RealScalarLike],
-    mixing_rate: Checked[RealScalarLike],
+    confidence: Number,
+    modulus: Number,
+    spread: Number,
+    envelope: Number,
+    tail: Number,
+    covering: Number,
+    resolution: Number,
+    noise_norm: Number,
+    noise_trace: Number,
+    mixing_prefactor: Number,
+    mixing_rate: Number,
 ) -> Float[Array, ""]:
     """Return the paper's ε_n on an equally spaced grid; a graph is recovered if it is below γ(λ).
     On any grid, term by term and with the optimiser's gap:
@@ -244,10 +245,10 @@ def finite_sample_bound(
 
 
 def truncation_radius(
-    duration: Checked[RealScalarLike],
-    moment: Checked[RealScalarLike],
+    duration: Number,
+    moment: Number,
     *,
-    confidence: Checked[RealScalarLike],
+    confidence: Number,
     n_delays: Checked[int] = 0,
     order: Checked[int] = 1,
 ) -> Float[Array, ""]:
@@ -281,11 +282,7 @@ def truncation_radius(
 
 
 def mixing_bound(
-    gap: Checked[Float[ArrayLike, "*batch"]],
-    *,
-    prefactor: Checked[RealScalarLike],
-    rate: Checked[RealScalarLike],
-    second_moment: Checked[RealScalarLike] = 0.0,
+    gap: Batch, *, prefactor: Number, rate: Number, second_moment: Number = 0.0
 ) -> Float[Array, "*batch"]:
     """Return a bound on the β-mixing coefficient of lagged states a time apart: C (1 + V) exp(−γt),
     at most 1.

@@ -12,7 +12,7 @@ import equinox as eqx
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
-from jaxtyping import Array, ArrayLike, Float, PRNGKeyArray
+from jaxtyping import Array, Float, PRNGKeyArray
 
 from .._axes import flat_inputs, from_flat_inputs
 from .._checks import (
@@ -24,19 +24,18 @@ from .._checks import (
     is_traced,
 )
 from .._memory import make_room
-from .._types import Checked, Graph, RealScalarLike, Scores, floating_type, namespace_of, to_jax
+from .._types import Checked, Graph, Scores, floating_type, namespace_of, to_jax
 from ..fit._refit import StrengthConfig, checked_graph, checked_refit
 from ..measure._strength import rises_without
 from ..select._default import recover, refitting_strategy
 from ..select._exhaustive import MOST_INPUTS, exact_graph
 from ..windows._flat import FlatData
 from ..windows._windows import Windows
+from ._dissipativity import Batch, Number
 
 
 def penalty_window(
-    smallest_strength: Checked[Float[ArrayLike, "*batch"]],
-    largest_degree: Any,
-    duration: Checked[RealScalarLike] = 1.0,
+    smallest_strength: Batch, largest_degree: Any, duration: Number = 1.0
 ) -> Float[Array, "*batch"]:
     """Return the upper end of the penalties that recover the true graph: (T − τ_max) s²_min /
     d_max.
@@ -68,10 +67,7 @@ def penalty_window(
 
 
 def recovery_margin(
-    coefficient: Checked[Float[ArrayLike, "*batch"]],
-    smallest_strength: Checked[RealScalarLike],
-    largest_degree: Any,
-    duration: Checked[RealScalarLike] = 1.0,
+    coefficient: Batch, smallest_strength: Number, largest_degree: Any, duration: Number = 1.0
 ) -> Float[Array, "*batch"]:
     """Return the margin by which every wrong graph is worse: γ(λ) = min(λ, (T − τ_max) s²_min − λ
     d_max).
@@ -97,12 +93,12 @@ def recovery_margin(
 
 
 def occupation_bound(
-    duration: Checked[RealScalarLike],
+    duration: Number,
     *,
-    prefactor: Checked[RealScalarLike],
-    rate: Checked[RealScalarLike],
-    start: Checked[RealScalarLike] = 0.0,
-    largest_delay: Checked[RealScalarLike] = 0.0,
+    prefactor: Number,
+    rate: Number,
+    start: Number = 0.0,
+    largest_delay: Number = 0.0,
 ) -> Float[Array, ""]:
     """Return a bound on the distance in total variation between the occupation measure up to T and
     the invariant law: C (1 + V) (e^{−γ τ} − e^{−γ T}) / (γ (T − τ)).
@@ -165,7 +161,7 @@ class PaperStrengths(eqx.Module):
         """The degree d_max, the largest number of inputs of a target."""
         return jnp.max(jnp.sum(self.graph, axis=(0, 2)))
 
-    def window(self, duration: Checked[RealScalarLike] = 1.0) -> Float[Array, ""]:
+    def window(self, duration: Number = 1.0) -> Float[Array, ""]:
         """Return the upper end of the penalties for which the paper proves recovery, 0 where there
         are none: see [`penalty_window`][ndde_jax.theory.penalty_window].
         """

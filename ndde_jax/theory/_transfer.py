@@ -21,12 +21,14 @@ from .._checks import (
     is_traced,
     refusal,
 )
-from .._types import Checked, RealScalarLike
+from .._types import Checked
 from ..models._model import AbstractDelayModel
 from ..simulate._solve import solve_sdde
 from ..systems._system import System
 from ._dissipativity import (
+    Batch,
     Dissipativity,
+    Number,
     _sigma,
     check_dissipative,
     check_drift,
@@ -40,10 +42,7 @@ NEWTON = 30
 
 
 def transferred(
-    known: Checked[Dissipativity],
-    drift_error: Checked[RealScalarLike],
-    *,
-    slack: Checked[RealScalarLike | None] = None,
+    known: Checked[Dissipativity], drift_error: Number, *, slack: Number | None = None
 ) -> Dissipativity:
     """Return constants of a learned drift that is nowhere further than δ_0 from one whose constants
     are known.
@@ -91,12 +90,12 @@ def transferred(
 
 
 def invariant_law_bound(
-    drift_error: Checked[Float[ArrayLike, "*batch"]],
+    drift_error: Batch,
     *,
-    prefactor: Checked[RealScalarLike],
-    rate: Checked[RealScalarLike],
-    second_moment: Checked[RealScalarLike],
-    time: Checked[RealScalarLike | None] = None,
+    prefactor: Number,
+    rate: Number,
+    second_moment: Number,
+    time: Number | None = None,
 ) -> Float[Array, "*batch"]:
     """Return a bound on the distance in total variation of the learned invariant law from the true
     one: e √t / 2 + C exp(−γt)(1 + V), at the best t, and at most 1.
@@ -129,8 +128,7 @@ def invariant_law_bound(
         time = jax.lax.stop_gradient(_best_time(error, start, rate))
     else:
         check_positive(time, "time")
-    bound = error * jnp.sqrt(time) / 2 + start * jnp.exp(-rate * time)
-    return jnp.minimum(bound, 1.0)
+    return jnp.minimum(error * jnp.sqrt(time) / 2 + start * jnp.exp(-rate * time), 1.0)
 
 
 def _best_time(error, start, rate):
@@ -166,9 +164,7 @@ class TransferCurve(eqx.Module):
     chance: Float[Array, ""]
     second_moment: Float[Array, ""]
 
-    def bound(
-        self, *, prefactor: Checked[RealScalarLike], rate: Checked[RealScalarLike]
-    ) -> Float[Array, "drift"]:
+    def bound(self, *, prefactor: Number, rate: Number) -> Float[Array, "drift"]:
         """Return [`invariant_law_bound`][ndde_jax.theory.invariant_law_bound] at these errors."""
         return invariant_law_bound(
             self.error, prefactor=prefactor, rate=rate, second_moment=self.second_moment
@@ -274,8 +270,7 @@ def transfer_curve(
     some = rows[np.linspace(0, len(rows) - 1, min(MOST_STATES, len(rows))).astype(int)]
 
     def along(which, steps):
-        histories = jnp.asarray(truth[some[:, None] - steps[None]])
-        return np.asarray(drift_on(which, histories), float)
+        return np.asarray(drift_on(which, jnp.asarray(truth[some[:, None] - steps])), float)
 
     own = along(drift, back[0])
     errors, largest, distances = [], [], []
