@@ -333,12 +333,8 @@ class Discovery(
             seeds = seeds if strategy.fits_networks else 1
             if self.coefficient is not None:
                 price = as_price(self.coefficient, "coefficient")
-        return examine(
-            evidence_of(self),
-            Finder(strategy, price, seeds, progress),
-            check_key(key),
-            findings_of(SAMPLES, sample_evidence(self)),
-        )
+        finder, key = Finder(strategy, price, seeds, progress), check_key(key)
+        return examine(evidence_of(self), finder, key, findings_of(SAMPLES, sample_evidence(self)))
 
     def _strategy(self) -> AbstractStrategy:
         """Return the search that found this graph, with what it knew beside windows."""

@@ -291,8 +291,7 @@ def interval_coverage(
             f"{truth.shape}."
         )
     came = ~jnp.isnan(truth)
-    inside = (low <= truth) & (truth <= high)
-    return jnp.mean(inside.astype(truth.dtype), where=came)
+    return jnp.mean(((low <= truth) & (truth <= high)).astype(truth.dtype), where=came)
 
 
 def energy_score(

@@ -125,12 +125,7 @@ def _box(xp, history, valid, own: Scaling, center):
 
 
 def confine(
-    model: Checked[NeuralDDE],
-    *,
-    radius=None,
-    rate=None,
-    center=None,
-    windows: Checked[Any] = None,
+    model: Checked[NeuralDDE], *, radius=None, rate=None, center=None, windows: Checked[Any] = None
 ) -> RestoredDDE:
     """Confine a learned drift to a box after training: N(z) − K(u − Π_R(u)), u = x − center.
 

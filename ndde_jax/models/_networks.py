@@ -91,13 +91,7 @@ def _rates(layers, history, mask):
 
 
 def init_layers(
-    n_networks: int,
-    n_inputs: int,
-    *,
-    width: int,
-    depth: int,
-    key: PRNGKeyArray,
-    dtype=None,
+    n_networks: int, n_inputs: int, *, width: int, depth: int, key: PRNGKeyArray, dtype=None
 ) -> tuple[Layer, ...]:
     """Return weights and biases, uniform ±1/√fan-in, of `n_networks` networks with one output
     each.

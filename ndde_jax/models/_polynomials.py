@@ -209,8 +209,7 @@ def fit_polynomial(
     if units is not None:
         # Where one origin is not zero, coefficients of lower degree hold part of the others.
         kept = chosen.coefficients != 0
-        known = jnp.all((units != 0) | ~kept)
-        units = jnp.where(known, units * unit, 0)
+        units = jnp.where(jnp.all((units != 0) | ~kept), units * unit, 0)
         degree = jnp.asarray(np.sum(exponents, axis=1))
         found, risk, k = simplify(columns, y, kept, units, degree, n)
     return PolynomialFit(found * unit, risk * size**2 / n, k)
@@ -242,8 +241,7 @@ def _exactly(columns, y, chosen: _Chosen) -> Float[Array, "term"]:
     out, since their columns are zero.
     """
     at = chosen.coefficients
-    slope = columns.T @ (y - columns @ at) - RIDGE**2 * at
-    step = chosen.inverse @ slope
+    step = chosen.inverse @ (columns.T @ (y - columns @ at) - RIDGE**2 * at)
     return at + step - jax.lax.stop_gradient(step)
 
 

@@ -95,9 +95,8 @@ def _draw(fig: FigureBase, ax: Axes, surface: Any) -> None:
     bar = fig.colorbar(mesh, ax=ax)
     bar.set_label(f"rate of {surface.target}{unit}", fontsize=8)
     bar.ax.tick_params(labelsize=7)
-    share, low, high = (
-        percent(x, 1) for x in (surface.share, surface.share_low, surface.share_high)
-    )
+    shares = surface.share, surface.share_low, surface.share_high
+    share, low, high = (percent(x, 1) for x in shares)
     ax.set_title(f"{share} of its variance ({low}–{high})", fontsize=8, color="#555555")
     for label, (name, lag) in ((ax.set_xlabel, surface.first), (ax.set_ylabel, surface.second)):
         label(name + ago(lag), fontsize=8)

@@ -142,8 +142,7 @@ def _loop(centre: np.ndarray, radius: float, n: int) -> np.ndarray:
     direction = _outward(centre, n)
     size = _loop_size(radius)
     middle = centre + direction * (radius + 0.45 * size)
-    start = np.arctan2(*direction[::-1]) + np.pi
-    angle = start - np.linspace(0, 2 * np.pi, 200)
+    angle = np.arctan2(*direction[::-1]) + np.pi - np.linspace(0, 2 * np.pi, 200)
     points = middle + size * np.stack([np.cos(angle), np.sin(angle)], axis=1)
     return _thinned(points[np.hypot(*(points - centre).T) > radius + 0.008])
 
@@ -153,8 +152,7 @@ def _thinned(points: np.ndarray) -> np.ndarray:
 
     An arrow head takes its direction from the last two: they must not be too close.
     """
-    chosen = np.linspace(0, len(points) - 1, min(len(points), 40)).round().astype(int)
-    return points[chosen]
+    return points[np.linspace(0, len(points) - 1, min(len(points), 40)).round().astype(int)]
 
 
 def _loop_size(radius: float) -> float:
@@ -592,8 +590,7 @@ def _delay_text(
     if delays is not None:
         given = zip(times, delays, strict=True)
         times = [f"{delay:.3g}" if np.isfinite(delay) else time for time, delay in given]
-    in_time = _ranges(times, lags)
-    return f"{samples}\n({in_time} {time_unit})".replace(" )", ")")
+    return f"{samples}\n({_ranges(times, lags)} {time_unit})".replace(" )", ")")
 
 
 def _ranges(texts: list[str], lags: np.ndarray) -> str:

@@ -161,18 +161,7 @@ def block(
     return (y, kept), new[:, 1]
 
 
-def run(
-    problem: Problem,
-    tableau: Tableau,
-    carry,
-    first,
-    draws,
-    n_steps: int,
-    length: int,
-    limit,
-    *,
-    slopes: bool,
-):
+def run(problem, tableau, carry, first, draws, n_steps: int, length: int, limit, *, slopes: bool):
     """Run `n_steps` steps, a multiple of the block's `length`, from step `first` on."""
     n_blocks = n_steps // length
 
@@ -273,8 +262,7 @@ def _step(problem: Problem, first, limit, *, slopes: bool):
             return late
         later = get(ring, slot(at - whole[i] - 1))
         if slopes and problem.delays.moved:
-            sooner = get(ring, slot(at - whole[i] + 1))
-            return between(late, later, sooner, fraction[i], near[i])
+            return between(late, later, get(ring, slot(at - whole[i] + 1)), fraction[i], near[i])
         return late + fraction[i] * (later - late)
 
     def step(state, k, draw):

@@ -120,9 +120,7 @@ def _gaussian(rest: Float[Array, "dim"], sigma: Array, dt: Array) -> Float[Array
     constant = 0.5 * rest.shape[0] * jnp.log(2 * jnp.pi * dt)
     if sigma.ndim < 2:
         scale = jnp.broadcast_to(jnp.abs(sigma), rest.shape)
-        squares = jnp.sum((rest / scale) ** 2)
-        return -0.5 * squares / dt - jnp.sum(jnp.log(scale)) - constant
+        return -0.5 * jnp.sum((rest / scale) ** 2) / dt - jnp.sum(jnp.log(scale)) - constant
     root = jnp.linalg.cholesky(sigma @ sigma.T)
     scaled = jax.scipy.linalg.solve_triangular(root, rest, lower=True)
-    logs = jnp.sum(jnp.log(jnp.diagonal(root)))
-    return -0.5 * jnp.sum(scaled**2) / dt - logs - constant
+    return -0.5 * jnp.sum(scaled**2) / dt - jnp.sum(jnp.log(jnp.diagonal(root))) - constant

@@ -47,17 +47,7 @@ def read_jumps(jumps: Any) -> Any:
 
 
 def read_breaks(
-    jumps: Any,
-    delays: Delays,
-    t0,
-    dt,
-    order: int,
-    n_steps: int,
-    *,
-    apart: bool,
-    noisy: bool,
-    bounded: bool,
-    few_sizes: bool,
+    jumps, delays: Delays, t0, dt, order: int, n_steps: int, *, apart, noisy, bounded, few_sizes
 ) -> Breaks | None:
     """Return where a solver of some order needs steps to end; None where equal steps do that
     anyway.
@@ -100,12 +90,7 @@ TINY = 1e-6
 
 
 def kinks(
-    delays: Any,
-    t0: Any,
-    t1: Any,
-    *,
-    order: Checked[int] = 5,
-    jumps: Any = None,
+    delays: Any, t0: Any, t1: Any, *, order: Checked[int] = 5, jumps: Any = None
 ) -> Float[Array, "kink"]:
     """Return the times at which the solution of a delay equation has kinks.
 
@@ -256,8 +241,7 @@ def _read(problem: Problem, tableau: Tableau, starts, lengths, records, at, h):
     fraction = (times(c) - starts[index]) / jnp.where(size > 0, size, 1)
     weights = jax.vmap(tableau.weights)(fraction).astype(records.dtype)
     weights = weights.reshape(weights.shape + (1,) * len(state))
-    found = jnp.sum(records[index] * weights, axis=1)
-    return found.reshape(n_steps, n_stages, n_delays, *state)
+    return jnp.sum(records[index] * weights, axis=1).reshape(n_steps, n_stages, n_delays, *state)
 
 
 def _rounding(dtype) -> float:

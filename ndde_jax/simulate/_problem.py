@@ -71,8 +71,7 @@ class Delays(eqx.Module):
     @property
     def reach(self) -> Int[Array, ""]:
         """The number of steps before the start from which on the history is read."""
-        whole = jnp.max(self.split()[0])
-        return whole.astype(jnp.asarray(0).dtype) + 1
+        return jnp.max(self.split()[0]).astype(jnp.asarray(0).dtype) + 1
 
     def split(self) -> tuple[Int[Array, "delay"], Float[Array, "delay"]]:
         """Return whole steps, and the fraction of a step left over; only the latter has a
@@ -286,8 +285,7 @@ class Problem(eqx.Module):
             return None
         shape = np.shape(self.sigma)
         if callable(self.sigma):
-            found = jax.eval_shape(lambda: self.sigma(*at))
-            shape = getattr(found, "shape", None)
+            shape = getattr(jax.eval_shape(lambda: self.sigma(*at)), "shape", None)
             if "milstein" in self.rule:
                 self._check_milstein(at, shape)
         return noise_shape(shape, state, self.diagonal, "sigma(t, x, lagged, args)")

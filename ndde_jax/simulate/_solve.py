@@ -12,15 +12,7 @@ from .._checks import check_flag, is_traced
 from .._memory import make_room
 from .._types import Checked
 from ..models._model import AbstractDelayModel, check_model
-from ._advance import (
-    Path,
-    PathStatus,
-    Plan,
-    cut,
-    finish,
-    simulate,
-    simulate_with_progress,
-)
+from ._advance import Path, PathStatus, Plan, cut, finish, simulate, simulate_with_progress
 from ._problem import constant, rounded
 from ._read import check_counts, read_bounds, read_noise, read_problem, read_system
 from ._tableau import read_solver

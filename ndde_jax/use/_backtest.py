@@ -15,15 +15,7 @@ from .._types import Checked
 from ..metrics._forecast import crps, energy_score
 from ._arguments import read_span
 from ._ensemble import generator
-from ._forecast import (
-    BEYOND,
-    Level,
-    excess,
-    level_of,
-    path_quantile,
-    read_record,
-    removed_in_time,
-)
+from ._forecast import BEYOND, Level, excess, level_of, path_quantile, read_record, removed_in_time
 from ._one_step import Rows
 from ._simulate import learned_paths, no_change
 

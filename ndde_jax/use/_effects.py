@@ -518,16 +518,14 @@ class Effects:
         """
         check_whole(points, "points", least=2)
         j = variable(target, self.found, "target")
-        ends = (
-            self._kept(j, first, "first", first_lag, "first_lag"),
-            self._kept(j, second, "second", second_lag, "second_lag"),
-        )
-        if ends[0] == ends[1]:
+        i, a = one = self._kept(j, first, "first", first_lag, "first_lag")
+        other = self._kept(j, second, "second", second_lag, "second_lag")
+        if one == other:
             raise ValueError(
                 f"first and second must differ in variable or lag; both are "
-                f"{self.found.names[ends[0][0]]} at lag {self.found.lags[ends[0][1]]}."
+                f"{self.found.names[i]} at lag {self.found.lags[a]}."
             )
-        return _surfaces(self, *ends, [j], points)[0]
+        return _surfaces(self, one, other, [j], points)[0]
 
     def interactions(self) -> Interactions:
         """Return all pairs of kept inputs of one target, by the share of the variance of its rate

@@ -357,8 +357,7 @@ def _amplitude(residual: np.ndarray, z: np.ndarray) -> np.ndarray:
     found = np.linalg.lstsq(design, square, rcond=None)[0]
     explained = np.var(design @ found) / np.var(square)
     # Two coefficients by chance: chi-squared with two degrees of freedom, doubled for dependence.
-    clear = len(z) * explained > CLEAR**2 + 2 and explained > STATE_SHARE
-    return found if clear else none
+    return found if len(z) * explained > CLEAR**2 + 2 and explained > STATE_SHARE else none
 
 
 def _measurement_error(residual: np.ndarray, position: np.ndarray) -> np.ndarray:

@@ -54,9 +54,8 @@ class WithExports:
         for row in edge_rows(self):
             style = "solid" if row["sign"] >= 0 else "dashed"
             label = f', label="{row["lag"]}"' if row["lag"] else ""
-            lines.append(
-                f"  {quoted(row['source'])} -> {quoted(row['target'])} [style={style}{label}];"
-            )
+            ends = " -> ".join(quoted(row[end]) for end in ("source", "target"))
+            lines.append(f"  {ends} [style={style}{label}];")
         return "\n".join([*lines, "}", ""])
 
     def to_networkx(self: Any):

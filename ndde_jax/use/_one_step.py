@@ -54,18 +54,11 @@ _MEANS = {
 Drift = Callable[[np.ndarray], np.ndarray]
 
 
-def nodes(place: Any, newest: Any, xp: Any, count: int = NODES) -> Any:
+def nodes(place: Any, newest: Any, xp: Any, count: int) -> Any:
     """Return the first of the `count` samples around the interval that begins at a sample; of one,
     which is all that there is without a past, that sample.
     """
     return xp.clip(place - int(count > 1), 0, newest - count + 1)
-
-
-def weights(place: Any, first: Any, s: Any, count: int = NODES) -> list:
-    """Return the weights of the samples from `first` on, for the state a share `s` of an interval
-    after `place`.
-    """
-    return lagrange_weights(place - first + s, count)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -144,7 +137,7 @@ def _pasts(
     first = nodes(place, k[:, None], np, count)
     found = np.empty((len(k), len(SHARES), len(lags), values.shape[1]))
     for i, s in enumerate(SHARES):
-        shares = weights(place, first, s, count)
+        shares = lagrange_weights(place - first + s, count)
         cubic = sum(w[..., None] * values[first + a] for a, w in enumerate(shares))
         line = (1 - s) * values[place] + s * values[place + 1]
         found[:, i] = np.where(np.isfinite(cubic), cubic, line)

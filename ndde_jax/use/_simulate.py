@@ -23,9 +23,10 @@ from jaxtyping import Array, ArrayLike, Bool, Float, Int
 
 from .._checks import is_traced
 from .._types import namespace_of, to_jax
+from ..simulate._problem import lagrange_weights
 from ..simulate._solve import solve_sdde
 from ._ensemble import Ensemble, Member, in_precision, relative_amplitude
-from ._one_step import NODES, mean_rate, nodes, weights
+from ._one_step import NODES, mean_rate, nodes
 
 # Standard deviations from the mean at which a path is held and counts as diverged.
 FAR = 1e3
@@ -217,7 +218,7 @@ class Steps(eqx.Module):
         if self.step == "flow":
             count, first_of_two = min(NODES, newest + 1), newest - jnp.maximum(lag, 1)
             first = nodes(first_of_two, newest, jnp, count)
-            shares = weights(first_of_two.astype(state.dtype), first.astype(state.dtype), s, count)
+            shares = lagrange_weights((first_of_two - first).astype(state.dtype) + s, count)
             around = [newest - first - a for a in range(count)]
             cubic = sum(w[None] * get(past.seen, b) for w, b in zip(shares, around, strict=True))
             jump = jnp.stack([get(past.jumps, b) for b in around[1:]]).any(axis=0)

@@ -11,9 +11,10 @@ import scipy.linalg
 
 import ndde_jax as ndde
 from ndde_jax._types import Scaling
+from ndde_jax.simulate._problem import lagrange_weights
 from ndde_jax.use._effects import _respond
 from ndde_jax.use._ensemble import Member, make_basis
-from ndde_jax.use._one_step import KINDS, lead, nodes, step_rows, weights
+from ndde_jax.use._one_step import KINDS, NODES, lead, nodes, step_rows
 from ndde_jax.use._simulate import Steps, no_change, samples_read, simulate
 
 from .small import KEY
@@ -25,10 +26,11 @@ LATE = 3 * np.pi / 2  # sin(t − LATE) = cos(t)
 def test_a_cubic_is_read_exactly_wherever_it_begins(place):
     t = np.arange(8.0)
     values, newest = t**3 - 4 * t**2 + t - 2, 7
-    first = nodes(np.array(place), newest, np)
+    first = nodes(np.array(place), newest, np, NODES)
     assert first >= 0 and first + 3 <= newest
     for s in (0.0, 0.25, 0.5, 1.0):
-        found = sum(w * values[first + a] for a, w in enumerate(weights(place, first, s)))
+        weights = lagrange_weights(place - first + s, NODES)
+        found = sum(w * values[first + a] for a, w in enumerate(weights))
         np.testing.assert_allclose(found, (place + s) ** 3 - 4 * (place + s) ** 2 + place + s - 2)
 
 
