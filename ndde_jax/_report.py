@@ -121,16 +121,10 @@ class Report:
         - `repeat`: the lines of a shell that make all of it again.
         - `uses`: the reason why effects and forecast are not drawn, if they are not.
         """
-        page = _rendered(
-            "report.html.jinja",
-            report=self,
-            full=self.text(full=True).rstrip(),
-            pictures={name: base64.b64encode(file).decode() for name, file in pictures.items()},
-            why_not=uses,
-            repeat="\n".join(repeat),
-            versions=(version(), jax.__version__),
-        )
-        return page.encode()
+        encoded = {name: base64.b64encode(file).decode() for name, file in pictures.items()}
+        about = dict(full=self.text(full=True).rstrip(), pictures=encoded, why_not=uses)
+        about |= dict(repeat="\n".join(repeat), versions=(version(), jax.__version__))
+        return _rendered("report.html.jinja", report=self, **about).encode()
 
 
 def _rendered(template: str, **values: Any) -> str:
@@ -138,11 +132,9 @@ def _rendered(template: str, **values: Any) -> str:
     import jinja2
 
     page = jinja2.Environment(
-        autoescape=template.startswith("report.html"),
-        trim_blocks=True,
-        lstrip_blocks=True,
-        undefined=jinja2.StrictUndefined,
+        trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined
     )
+    page.autoescape = template.startswith("report.html")
     page.filters["wrap"] = _wrap
     page.globals |= {"percent": percent, "max": max, "strength": STRENGTH}
     source = importlib.resources.files("ndde_jax").joinpath(template).read_text("utf-8")
@@ -178,19 +170,10 @@ def report_data(
         lines, refits = identifiability.findings, tuple(identifiability.edges())
     elif full:
         lines = tuple(findings_of(LINE, evidence))
-    rows, more = _edge_rows(evidence)
-    return Report(
-        names=found.names,
-        verdict=verdict,
-        edges=rows,
-        more=more,
-        beside=pairs_beside(found),
-        targets=_target_rows(found, evidence, verdict.memory),
-        data=_data(found),
-        method=_method(found),
-        lines=lines,
-        refits=refits,
-    )
+    (edges, more), beside = _edge_rows(evidence), pairs_beside(found)
+    targets = _target_rows(found, evidence, verdict.memory)
+    data, method = _data(found), _method(found)
+    return Report(found.names, verdict, edges, more, beside, targets, data, method, lines, refits)
 
 
 def few_lines(found: Any) -> str:
@@ -272,17 +255,9 @@ def _target_rows(found: Any, e: GraphEvidence, memory: tuple[float, ...]) -> tup
     for j in map(int, np.flatnonzero(e.modelled)):
         edges = [edge for edge in e.edges(e.graph) if edge[1] == j]
         explained = max(0.0, 1 - float(risk[j]))
-        rows.append(
-            TargetRow(
-                name=found.names[j],
-                words=_words(e, edges, explained),
-                explained=explained,
-                held_out=1 - float(held_out[j]),
-                memory=memory[j] if memory else float("nan"),
-                inputs=len(edges),
-                price=float(e.price[j]),
-            )
-        )
+        shares = explained, 1 - float(held_out[j]), memory[j] if memory else float("nan")
+        words = _words(e, edges, explained)
+        rows.append(TargetRow(found.names[j], words, *shares, len(edges), float(e.price[j])))
     return tuple(rows)
 
 

@@ -268,10 +268,8 @@ class DelaySolver(diffrax.AbstractWrappedSolver, diffrax.AbstractAdaptiveSolver)
             reader = read if current is None else partial(read, current=current)
             return self.solver.step(_bind(terms, reader), t0, t1, y0, args, inner, made_jump)
 
-        if varying:
-            y1, error, record, inner, result = self._repeated(step, past, t0, t1, y0)
-        else:
-            y1, error, record, inner, result = step()
+        found = self._repeated(step, past, t0, t1, y0) if varying else step()
+        y1, error, record, inner, result = found
         too_long = jnp.asarray(False)
         for term in terms_delayed:
             if not callable(term.delays):
@@ -283,13 +281,9 @@ class DelaySolver(diffrax.AbstractWrappedSolver, diffrax.AbstractAdaptiveSolver)
         if error is not None:
             error = jax.tree.map(lambda leaf: jnp.where(too_long, jnp.inf, leaf), error)
         slot = past.count % self.capacity
-        past = _Past(
-            past.start.at[slot].set(t0),
-            past.end.at[slot].set(t1),
-            jax.tree.map(lambda rows, new: rows.at[slot].set(new), past.record, record),
-            past.count + 1,
-            past.begin,
-        )
+        start, end = past.start.at[slot].set(t0), past.end.at[slot].set(t1)
+        records = jax.tree.map(lambda rows, new: rows.at[slot].set(new), past.record, record)
+        past = _Past(start, end, records, past.count + 1, past.begin)
         return y1, error, record, (inner, past), result
 
     def _between(self, past: _Past, k, known):

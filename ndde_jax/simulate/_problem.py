@@ -91,8 +91,7 @@ def read_delays(
     With `few_sizes` other delays of about the same length make the same program.
     """
     limits = {"lags": "lag_bounds"}.get(name, "delay_bounds")
-    if lags is None:
-        lags = ()
+    lags = () if lags is None else lags
     if callable(lags):
         raise ValueError(
             f"{name} that depend on time or state have no buffer of a known size here; give the "

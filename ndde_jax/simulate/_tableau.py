@@ -160,8 +160,7 @@ def read_solver(solver: Any, *, noisy: bool = True) -> Tableau:
     """Return the tableau of an explicit one-step solver; raise for others. `noisy`: it may be one
     for noise alone.
     """
-    if solver is None:
-        solver = diffrax.Euler()
+    solver = diffrax.Euler() if solver is None else solver
     kind: Any = type(solver)
     # Not isinstance, to which a wrapped solver is of the kind of the one inside.
     explicit = issubclass(kind, diffrax.AbstractERK) and isinstance(

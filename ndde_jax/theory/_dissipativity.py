@@ -264,8 +264,7 @@ def dissipativity(
     delays = delays_of(drift, delays)
     histories = np.asarray(read_histories(histories, None, len(delays)), float)
     dim = histories.shape[2]
-    if center is None:
-        center = histories[:, 0].mean(axis=0)
+    center = histories[:, 0].mean(axis=0) if center is None else center
     check_real_array(center, "center", f"shape ({dim},)", finite=True)
     center = np.asarray(center, float)
     if center.shape != (dim,):

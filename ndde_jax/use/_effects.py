@@ -606,13 +606,11 @@ class Effects:
         edges = np.argwhere(self.graph)
         size = [abs(self.slope[i, j, a]) * scale[i] / scale[j] for i, j, a in edges]
         numbers = (self.sign, self.slope, self.slope_low, self.slope_high, self.share)
-        return [
-            (
-                *(names[i], names[j], int(lags[a]), float(lags[a] * dt)),
-                *(values[i, j, a].item() for values in numbers),
-            )
-            for i, j, a in edges[np.argsort(-np.asarray(size))]
-        ]
+        rows = []
+        for i, j, a in edges[np.argsort(-np.asarray(size))]:
+            edge = names[i], names[j], int(lags[a]), float(lags[a] * dt)
+            rows.append((*edge, *(values[i, j, a].item() for values in numbers)))
+        return rows
 
     def plot(self):
         """Return a matplotlib Figure with the curve of every kept edge; needs matplotlib."""

@@ -533,17 +533,11 @@ def make_ensemble(found: Any, *, rng: np.random.Generator, resamples: int) -> En
         graphs[:, source, j, lag] = target.chosen
         candidate[source, j, lag] = True
     state = (rows.now - np.asarray(scaling.center)) / np.asarray(scaling.scale)
+    share = np.where(candidate, (graphs | neighbours(graphs)).mean(axis=0), np.nan)
+    noise = estimate_noise(fitted.residual, state, rows.position, fitted.freedom)
+    center, theta = fitted.center, fitted.center[None] + fitted.spread
     return Ensemble(
-        graphs=graphs,
-        share=np.where(candidate, (graphs | neighbours(graphs)).mean(axis=0), np.nan),
-        step=fitted.step,
-        own=own,
-        trust=fitted.trust,
-        center=fitted.center,
-        theta=fitted.center[None] + fitted.spread,
-        basis=fitted.basis,
-        noise=estimate_noise(fitted.residual, state, rows.position, fitted.freedom),
-        rows=rows,
+        graphs, share, fitted.step, own, fitted.trust, center, theta, fitted.basis, noise, rows
     )
 
 
@@ -602,15 +596,11 @@ def _select_again(
         basis, place = shared.part(used_columns(shared, np.isin(inputs, own), MULTIPLIED))
         kept = found.reads[:, j].T.ravel()[own]
         given = (basis(history), increment[:, j], weight)
-        chosen = choose(
-            Equations.of(*given, halves), basis, kept,
-            fixed=np.asarray(windows.prior.required)[:, j].T.ravel()[own],
-            swaps=[
-                (a, b) for b, a in itertools.combinations(range(len(own)), 2)
-                if own[a] % windows.dim == own[b] % windows.dim
-            ],
-            n_candidates=windows.dim * windows.n_lags,
-        )  # fmt: skip
+        fixed = np.asarray(windows.prior.required)[:, j].T.ravel()[own]
+        places = itertools.combinations(range(len(own)), 2)
+        swaps = [(a, b) for b, a in places if own[a] % windows.dim == own[b] % windows.dim]
+        equations, n_candidates = Equations.of(*given, halves), windows.dim * windows.n_lags
+        chosen = choose(equations, basis, kept, fixed=fixed, swaps=swaps, n_candidates=n_candidates)
         whole = Equations.of(*given)
         (rest,) = whole.solve(best_family(whole, basis, kept)[1])[1]
         targets.append(Target(basis, place, kept, chosen))

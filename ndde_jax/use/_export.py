@@ -131,8 +131,5 @@ def _judged(found: Any, key: Any) -> list:
         n * np.log(np.asarray(risk(each, windows), np.float64) + FLOOR) + count * np.log(n)
         for each, count in ((simple, terms), (model, count_numbers(model)))
     ]
-    formulas = formulas_of(simple)
-    return [
-        mine if mine.inputs is None else f if scores[0][j] <= scores[1][j] else mine
-        for j, (mine, f) in enumerate(zip(own, formulas, strict=True))
-    ]
+    pairs = zip(own, formulas_of(simple), scores[0] <= scores[1], strict=True)
+    return [f if simpler and mine.inputs is not None else mine for mine, f, simpler in pairs]

@@ -243,10 +243,8 @@ def missed_by_lags(found: Any) -> Float[np.ndarray, "source target lag"]:
         late, kept = np.argwhere(between[:, target]), ~between[source, target, edges]
         read = [record.at(int(i), float(delays[i, target, a]), target) for i, a in late]
         at_lags = inputs, np.stack([source, edges])
-        at_delays = (
-            np.column_stack([*read, inputs[:, kept]]),
-            np.concatenate([late.T, at_lags[1][:, kept]], axis=1),
-        )
+        of = np.concatenate([late.T, at_lags[1][:, kept]], axis=1)
+        at_delays = np.column_stack([*read, inputs[:, kept]]), of
         seen = np.isfinite(at_delays[0]).all(axis=1) & (data.weight > 0)
         if seen.sum() < fewest_windows(len(source) + len(late)):
             continue

@@ -314,16 +314,10 @@ def make_steps(found: Any, ensemble: Ensemble, change: Change, which: Any, past:
     model, noise = found.model, ensemble.noise
     edits = change.edits
     lags = found.lags if edits is None else np.unique([*found.lags, *edits.at.ravel()])
-    return Steps(
-        members=ensemble.members(model, which),
-        factor=in_precision(model, noise.factor),
-        amplitude=in_precision(model, noise.amplitude),
-        change=change,
-        begin=jnp.asarray(0),
-        step=ensemble.step,
-        back=samples_read(lags, ensemble.step, past - 1),
-        newest=past - 1,
-    )
+    members, step = ensemble.members(model, which), ensemble.step
+    factor, amplitude = (in_precision(model, a) for a in (noise.factor, noise.amplitude))
+    back = samples_read(lags, step, past - 1)
+    return Steps(members, factor, amplitude, change, jnp.asarray(0), step, back, past - 1)
 
 
 def learned_paths(
