@@ -196,14 +196,14 @@ def _convert(problem: Problem) -> Problem:
     shape = problem.history.shape
     state = jax.ShapeDtypeStruct(shape, t.dtype)
     past = jax.ShapeDtypeStruct((problem.delays.number, *shape), t.dtype)
-    where, new = [lambda p: p.drift], []
-    new.append(eqx.filter_closure_convert(problem.drift, t, state, past, problem.args))
+    at, convert = (t, state, past, problem.args), eqx.filter_closure_convert
+    where, new = [lambda p: p.drift], [convert(problem.drift, *at)]
     if isinstance(problem.history, FunctionHistory):
         where.append(lambda p: p.history.function)
-        new.append(eqx.filter_closure_convert(problem.history.function, t))
+        new.append(convert(problem.history.function, t))
     if callable(problem.sigma):
         where.append(lambda p: p.sigma)
-        new.append(eqx.filter_closure_convert(problem.sigma, t, state, past, problem.args))
+        new.append(convert(problem.sigma, *at))
     return eqx.tree_at(lambda p: [w(p) for w in where], problem, new)
 
 

@@ -39,9 +39,8 @@ def read_past(
     """Return lagged values at every stage of the next `n_steps` steps."""
     n, _, *state = records.shape
     whole, fraction = problem.delays.split()
-    n_stages = len(tableau.c)
     if not problem.delays.number:
-        return jnp.zeros((n_steps, n_stages, 0, *state), records.dtype)
+        return jnp.zeros((n_steps, len(tableau.c), 0, *state), records.dtype)
     if tableau.stages:
         if not problem.delays.on_grid:
             raise ValueError(
@@ -53,18 +52,17 @@ def read_past(
         return jnp.stack(rows, axis=2)
     if tableau.order == 1:
         return _between_states(problem, records, n_steps)[:, None]
-    stages = []
-    for c in tableau.c:
-        delays = []
-        for i in range(problem.delays.number):
-            at = c - fraction[i]
-            # A reading before the start of the step that is `whole` back falls into the one before.
-            earlier = (at < 0).astype(whole.dtype)
-            back = whole[i] + earlier
-            rows = jax.lax.dynamic_slice_in_dim(records, n - back, n_steps)
-            weights = tableau.weights(at + earlier.astype(at.dtype)).astype(records.dtype)
-            delays.append(jnp.tensordot(rows, weights, axes=[[1], [0]]))
-        stages.append(jnp.stack(delays, axis=1))
+
+    def reading(c, i):
+        at = c - fraction[i]
+        # A reading before the start of the step that is `whole` back falls into the one before.
+        earlier = (at < 0).astype(whole.dtype)
+        rows = jax.lax.dynamic_slice_in_dim(records, n - (whole[i] + earlier), n_steps)
+        weights = tableau.weights(at + earlier.astype(at.dtype)).astype(records.dtype)
+        return jnp.tensordot(rows, weights, axes=[[1], [0]])
+
+    delays = range(problem.delays.number)
+    stages = [jnp.stack([reading(c, i) for i in delays], axis=1) for c in tableau.c]
     return jnp.stack(stages, axis=1)
 
 
@@ -72,17 +70,16 @@ def _between_states(problem: Problem, records, n_steps: int) -> Float[Array, "ti
     """Return lagged values for Euler's method, on straight lines between states."""
     whole, fraction = problem.delays.split()
     near = problem.delays.near
-    found = []
-    for i in range(problem.delays.number):
+
+    def reading(i):
         first = records.shape[0] - whole[i]
         if problem.delays.on_grid and not problem.delays.moved:
-            found.append(jax.lax.dynamic_slice_in_dim(records[:, 0], first, n_steps))
-            continue
+            return jax.lax.dynamic_slice_in_dim(records[:, 0], first, n_steps)
         rows = jax.lax.dynamic_slice_in_dim(records, first, n_steps)
-        late, sooner = rows[:, 0], rows[:, 1]
         later = jax.lax.dynamic_slice_in_dim(records, first - 1, n_steps)[:, 0]
-        found.append(between(late, later, sooner, fraction[i], near[i]))
-    return jnp.stack(found, axis=1)
+        return between(rows[:, 0], later, rows[:, 1], fraction[i], near[i])
+
+    return jnp.stack([reading(i) for i in range(problem.delays.number)], axis=1)
 
 
 def between(late, later, sooner, fraction, near):
