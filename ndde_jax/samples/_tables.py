@@ -412,7 +412,8 @@ class Clocks(NamedTuple):
         moving = [name for name in dated if self.frame[name].iloc[0] != self.frame[name].iloc[-1]]
         for name in (moving or dated)[:1]:
             yield self._of(name, name in names[: index + 1] or words_of(name) <= {"date", "time"})
-        yield self._of_parts(self._named())
+        named = self._named()
+        yield self._of_parts(named)
         known = first.lower() in EPOCHS | {"t", "times", "dates"}
         if known or _dates.is_time(str(self.frame[first].iloc[0])):
             yield self._of(first)
@@ -421,6 +422,9 @@ class Clocks(NamedTuple):
                 yield self._of(name, name == first and name.lower() in TIME_NAMES)
         for found in self._guessed():
             yield self._of_parts(found, panels=False)
+        if "y" in named and {"d", "j"} & set(named):
+            # Days out of order, which are refused later with the first row that is.
+            yield self._of_parts(named, must=True)
         if index and self._rises(names[0]):
             yield self._of(names[0])
         for name in names[:2] if len(self.frame) >= FEWEST else ():
@@ -446,9 +450,11 @@ class Clocks(NamedTuple):
         found = self._first_orderly(times) or times[0]
         return found._replace(said=said + found.said)
 
-    def _of_parts(self, found: dict[str, str], panels: bool = True) -> Time | None:
+    def _of_parts(
+        self, found: dict[str, str], panels: bool = True, *, must: bool = False
+    ) -> Time | None:
         """Return time from columns of its parts; without a year, years are counted on. None if it
-        neither increases nor, with `panels`, tells recordings apart.
+        neither increases nor, with `panels`, tells recordings apart, unless it `must`.
         """
         together = any(pair <= set(found) for pair in TOGETHER)
         if not (together or (set(found) == {"y"} and not self._named())):
@@ -463,7 +469,10 @@ class Clocks(NamedTuple):
             return None
         clocks = self._clocks(found.values()) if {"d", "j"} & set(found) else ()
         dates = _dates.Dates(days.astype("M8[us]") + span(seconds))
-        time = self._first_orderly(self._times(found.values(), dates, clocks), panels)
+        times = self._times(found.values(), dates, clocks)
+        time = self._first_orderly(times, panels)
+        if time is None and must:
+            time = times[-1]
         if time is None:
             return None
         taken = f"columns {', '.join(time.columns)} are taken for the time."

@@ -173,6 +173,16 @@ def test_dates_in_parts(head, cells, expected, tmp_path):
     assert found.names == ("a",) and clock(found) == expected
 
 
+@pytest.mark.parametrize("head, form", [("year,month,day", "%Y,%m,%d"), ("year,doy", "%Y,%j")])
+def test_dates_in_parts_out_of_order_are_refused_and_no_variables(head, form, tmp_path):
+    days = pd.date_range("1981-11-01", periods=60, freq="D")[np.arange(60) * 7 % 60]
+    rows = [f"{i + 1},{day.strftime(form)},{i * i % 7}" for i, day in enumerate(days)]
+    found = read(tmp_path, f"row,{head},a\n" + "\n".join(rows))
+    assert found.names == ("a",)
+    with pytest.raises(ValueError, match="1981-12-27 00:00:00 is followed by 1981-11-04"):
+        clock(found)
+
+
 @pytest.mark.parametrize("rate, unit", [(30, 1e3), (24, 1e3), (60, 1e2)])
 def test_rounded_stamps_are_regular(rate, unit):
     stamps = np.round(np.arange(900) * unit / rate).astype(int)
