@@ -102,6 +102,16 @@ def _random_walks(rng, p, n) -> Record:
     return _unrelated(np.cumsum(rng.normal(size=(n, p)), axis=0))
 
 
+def _growth(rng, p, n) -> Record:
+    """Return sums of growth that remembers .2 to .7 of itself around its mean, as national accounts
+    and prices do.
+    """
+    x, own = np.zeros((n + 200, p)), rng.uniform(0.2, 0.7, p)
+    for k in range(1, len(x)):
+        x[k] = own * x[k - 1] + rng.normal(size=p)
+    return _unrelated(np.cumsum(1 + x[200:], axis=0))
+
+
 def _seasons(rng, p, n) -> Record:
     """Return autoregressions with a season of 24 samples of the same kind, each with its own
     phase.
@@ -164,6 +174,7 @@ FAMILIES: dict[str, tuple[Callable, tuple[tuple[int, int], ...]]] = {
     "hidden": (lambda rng, p, n: _of_batch(_hidden, rng, None, n), ((4, 500),)),
     "independent": (_independent, ((5, 100), (5, 500), (20, 500))),
     "random_walks": (_random_walks, ((5, 500),)),
+    "growth": (_growth, ((6, 200), (6, 500))),
     "seasons": (_seasons, ((5, 500),)),
     "stations": (_stations, ((6, 1000),)),
 }

@@ -44,6 +44,7 @@ WORDS = {
     PLANTS: "plants (real)",
     "independent": "independent series",
     "random_walks": "random walks",
+    "growth": "growth that goes on",
     "seasons": "shared seasons",
     "stations": "stations in one field",
 }
