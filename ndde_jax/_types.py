@@ -34,6 +34,10 @@ from ._checks import check_number, is_traced
 
 Graph: TypeAlias = Bool[Array, "source target lag"]
 Scores: TypeAlias = Float[Array, "source target lag"]
+# The same of what is known, in NumPy.
+KnownGraph: TypeAlias = Bool[np.ndarray, "source target lag"]
+KnownScores: TypeAlias = Float[np.ndarray, "source target lag"]
+KnownMask: TypeAlias = Bool[np.ndarray, " input"]
 
 # An argument that a function checks by hand, so that a mistake gets a sentence that says what to
 # do; a type checker in front, as in the tests, would hide it.

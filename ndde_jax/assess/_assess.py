@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from .._checks import check_concrete, check_windows
-from .._types import Checked
+from .._types import Checked, KnownGraph, KnownScores
 from ..fit._refit import checked_graph
 from ..models._model import AbstractDelayModel
 from ..windows._windows import Windows
@@ -50,10 +50,10 @@ class ErrorRates:
     `[source target lag]`.
     """
 
-    p: Float[np.ndarray, "source target lag"]
+    p: KnownScores
 
     @property
-    def q(self) -> Float[np.ndarray, "source target lag"]:
+    def q(self) -> KnownScores:
         """The false discovery rates (Benjamini and Hochberg, 1995) over candidates between
         different variables; NaN elsewhere.
         """
@@ -66,9 +66,7 @@ class ErrorRates:
         return q
 
     def weighed(
-        self,
-        ranking: Float[np.ndarray, "source target"],
-        graph: Bool[np.ndarray, "source target lag"],
+        self, ranking: Float[np.ndarray, "source target"], graph: KnownGraph
     ) -> Float[np.ndarray, "source target"]:
         """Return a ranking of sources in which another variable without a kept edge counts less:
         1 / (1 + 20 p), where p is that of all its lags together by Fisher's method, and a quarter
@@ -111,17 +109,17 @@ class Relations:
     at_once: Bool[np.ndarray, "source target"]
     forward: Float[np.ndarray, "source target"]
     confounded: Bool[np.ndarray, "source target"]
-    drifting: Bool[np.ndarray, "source target lag"]
+    drifting: KnownGraph
     static: Bool[np.ndarray, " target"]
     derived: Bool[np.ndarray, " target"]
     rivals: Rivals
     not_excluded: Bool[np.ndarray, "source target"]
-    unconfirmed: Bool[np.ndarray, "source target lag"]
+    unconfirmed: KnownGraph
     turning_back: Bool[np.ndarray, " target"]
     later: Later
 
     @classmethod
-    def none(cls, graph: Bool[np.ndarray, "source target lag"]) -> "Relations":
+    def none(cls, graph: KnownGraph) -> "Relations":
         """Return the relations of a graph of which nothing is told."""
         none = np.zeros_like(graph)
         pairs = none[..., 0]
@@ -172,7 +170,7 @@ class Relations:
     def ranked(
         self,
         lagged: Float[np.ndarray, "source target"],
-        graph: Bool[np.ndarray, "source target lag"],
+        graph: KnownGraph,
         risk: Float[np.ndarray, " target"],
     ) -> Float[np.ndarray, "source target"]:
         """Return a ranking of sources by their past and present with what pairs share at once: the
@@ -317,11 +315,7 @@ def relations(
 
 
 def _by_target(
-    found: Relations,
-    every: Rows,
-    graph: Bool[np.ndarray, "source target lag"],
-    required: Bool[np.ndarray, "source target lag"],
-    undecided: bool,
+    found: Relations, every: Rows, graph: KnownGraph, required: KnownGraph, undecided: bool
 ) -> Relations:
     """Return the relations of every target by the rows that hold it, its inputs, and theirs, where
     there are enough; pairs at once as they were found, by the rows that hold both.
@@ -355,11 +349,7 @@ def _by_target(
 
 
 def _relations(
-    rows: Rows,
-    every: Rows,
-    graph: Bool[np.ndarray, "source target lag"],
-    required: Bool[np.ndarray, "source target lag"],
-    undecided: bool,
+    rows: Rows, every: Rows, graph: KnownGraph, required: KnownGraph, undecided: bool
 ) -> Relations:
     """Return the relations by rows that are complete, and by `every` row where some of its values
     may be missing.
@@ -397,7 +387,7 @@ def _relations(
     )
 
 
-def _checked(windows: Any, graph: Any, name: str) -> Bool[np.ndarray, "source target lag"]:
+def _checked(windows: Any, graph: Any, name: str) -> KnownGraph:
     check_windows(windows, name)
     check_concrete(name, (windows, graph), "Call it outside jit.")
     return np.asarray(checked_graph(windows, graph)[0])

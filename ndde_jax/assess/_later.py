@@ -5,9 +5,10 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
+from .._types import KnownGraph
 from ..windows._choose_lags import at_every_lag
 from ._relations import saturating
-from ._score import NOISE, Inputs, basis, bounded_left, given_columns, group_test, tested
+from ._score import NOISE, Columns, Inputs, basis, bounded_left, given_columns, group_test, tested
 
 # Error rate of a whole record: states of all variables at all lags together (Bonferroni); and the
 # least share of what is left that a state must explain. Set by looking: of 40 rates whose delay was
@@ -39,11 +40,7 @@ class Later(NamedTuple):
         return cls(np.full(dim, -1), np.full(dim, -1), np.zeros(dim))
 
 
-def later_states(
-    inputs: Inputs,
-    graph: Bool[np.ndarray, "source target lag"],
-    asked: Bool[np.ndarray, " target"],
-) -> Later:
+def later_states(inputs: Inputs, graph: KnownGraph, asked: Bool[np.ndarray, " target"]) -> Later:
     """Return the states later than every candidate that tell of what is left of the rates that are
     `asked` about.
 
@@ -63,7 +60,7 @@ def later_states(
     late = np.zeros((length, states[0].size))
     late[position] = states.reshape(len(states), -1)
 
-    def along(columns: Float[np.ndarray, "row column"], late=late):
+    def along(columns: Columns, late=late):
         """Return inner products with every state, `[lag state column]`."""
         steps = np.zeros((length - furthest, columns.shape[1]))
         steps[position[used] - furthest] = columns

@@ -1,16 +1,18 @@
 """The reason why a candidate edge was kept or not, in a few words."""
 
 import numpy as np
-from jaxtyping import Bool, Float
+from jaxtyping import Float
+
+from .._types import KnownGraph, KnownScores
 
 
 def reasons(
-    graph: Bool[np.ndarray, "source target lag"],
-    scores: Float[np.ndarray, "source target lag"],
-    lower: Float[np.ndarray, "source target lag"],
+    graph: KnownGraph,
+    scores: KnownScores,
+    lower: KnownScores,
     price: Float[np.ndarray, "target"],
-    allowed: Bool[np.ndarray, "source target lag"],
-    required: Bool[np.ndarray, "source target lag"],
+    allowed: KnownGraph,
+    required: KnownGraph,
     lags: tuple[int, ...],
     *,
     events: bool = False,

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
+from .._types import KnownGraph, KnownScores
 from ..regression._features import knots_of, spline_terms
 from ..regression._missing import Normal, fit_normal
 from ..regression._search import WINDOWS_PER_COLUMN
@@ -21,8 +22,11 @@ from ._score import (
     OWN_PAST,
     POOR,
     ROWS,
+    Column,
+    Columns,
     Inputs,
     Rows,
+    SourceLags,
     basis,
     bends,
     drift_beyond,
@@ -54,7 +58,7 @@ class AtOnce(NamedTuple):
 
 
 def residuals(
-    inputs: Inputs, graph: Bool[np.ndarray, "source target lag"], poor: float = POOR
+    inputs: Inputs, graph: KnownGraph, poor: float = POOR
 ) -> Float[np.ndarray, "row dim"]:
     """Return what a regression on the inputs kept leaves of every rate: with bends and products,
     and with the fitted drift where these leave `poor` times as much as it does.
@@ -71,7 +75,7 @@ def residuals(
 
 
 def partial_residuals(
-    rows: Rows, graph: Bool[np.ndarray, "source target lag"], poor: float = POOR
+    rows: Rows, graph: KnownGraph, poor: float = POOR
 ) -> Float[np.ndarray, "row dim"]:
     """Return [`residuals`][ndde_jax.assess._relations.residuals] of rows that miss values of some
     variables, NaN where a rate or one of its inputs is not measured.
@@ -88,10 +92,7 @@ def partial_residuals(
 
 
 def at_once(
-    inputs: Inputs,
-    graph: Bool[np.ndarray, "source target lag"],
-    left: Float[np.ndarray, "row dim"],
-    undecided: bool = False,
+    inputs: Inputs, graph: KnownGraph, left: Float[np.ndarray, "row dim"], undecided: bool = False
 ) -> AtOnce:
     """Return correlations of residuals, and the pairs of which these are large, and partial ones
     given all other residuals, too, beyond chance by standard errors that hold for changing
@@ -349,7 +350,7 @@ class Unseen(NamedTuple):
 
 def unseen(
     inputs: Inputs,
-    graph: Bool[np.ndarray, "source target lag"],
+    graph: KnownGraph,
     left: Float[np.ndarray, "row dim"],
     mistaken: Bool[np.ndarray, "dim"],
 ) -> Unseen:
@@ -431,9 +432,7 @@ def _link(inputs, graph, left, beside, i: int, j: int) -> Unseen:
     )
 
 
-def saturating(
-    inputs: Inputs, kept: Bool[np.ndarray, "source lag"]
-) -> Float[np.ndarray, "row column"]:
+def saturating(inputs: Inputs, kept: SourceLags) -> Columns:
     """Return kept inputs as they saturate, early and late: what polynomials leave of a strong bend
     is foretold by whatever moved the source, and would pass for something unseen.
     """
@@ -456,7 +455,7 @@ def _worth(inputs, graph, i: int, j: int) -> float:
     return float(group_test(rate, columns, given).share)
 
 
-def _beyond_two(news: Float[np.ndarray, "row"]) -> Float[np.ndarray, "row"]:
+def _beyond_two(news: Column) -> Column:
     """Return what goes beyond two robust standard deviations, up to ten."""
     low, high = np.quantile(news, [0.25, 0.75])
     spread = (high - low) / 1.349
@@ -528,7 +527,7 @@ def _left_alone(inputs, graph, i: int, j: int, found: _Instrumented) -> float:
 
 def _moved(
     inputs: Inputs,
-    graph: Bool[np.ndarray, "source target lag"],
+    graph: KnownGraph,
     i: int,
     j: int,
     acting: list[int],
@@ -591,9 +590,7 @@ def _moved(
     return found
 
 
-def _drives_directly(
-    inputs, graph, i: int, j: int, s: int, effect: Float[np.ndarray, "row"]
-) -> bool:
+def _drives_directly(inputs, graph, i: int, j: int, s: int, effect: Column) -> bool:
     """Return whether an input `s` of a source `i` has a link of its own to the target `j`, with the
     delay of both links, that does not take off what the source would pass on.
     """
@@ -617,12 +614,7 @@ def _drives_directly(
     return not (alike and -product < MOST_OPPOSITE * size**2)
 
 
-def _effect_of_inputs(
-    inputs: Inputs,
-    graph: Bool[np.ndarray, "source target lag"],
-    j: int,
-    own: Bool[np.ndarray, "source lag"],
-) -> Float[np.ndarray, "row"]:
+def _effect_of_inputs(inputs: Inputs, graph: KnownGraph, j: int, own: SourceLags) -> Column:
     """Return what some kept inputs of a target do in its rate, by polynomials of all, or by the
     fitted drift where these do not describe it.
     """
@@ -636,11 +628,7 @@ def _effect_of_inputs(
     return _effect(np.concatenate([drift.rates[:, [j]] - rest, rest], axis=1), 1, rate)
 
 
-def _expected_effect(
-    source: Float[np.ndarray, "row"],
-    effect: Float[np.ndarray, "row"],
-    columns: list[Float[np.ndarray, "row"]],
-) -> Float[np.ndarray, "row"]:
+def _expected_effect(source: Column, effect: Column, columns: list[Column]) -> Column:
     """Return what is expected of an effect of a source where only `columns` are known that move it:
     of a normal distribution they tell the Hermite polynomials of the source by those of what is
     expected of it, times a power of their correlation (Mehler's formula).
@@ -655,19 +643,14 @@ def _expected_effect(
     return of_told @ (slopes * correlation ** np.arange(1, 5))
 
 
-def _effect(
-    columns: Float[np.ndarray, "row column"], count: int, rate: Float[np.ndarray, "row"]
-) -> Float[np.ndarray, "row"]:
+def _effect(columns: Columns, count: int, rate: Column) -> Column:
     """Return what the first columns do in a regression of a rate on all."""
     slopes = np.linalg.lstsq(columns - columns.mean(axis=0), rate, rcond=1e-9)[0]
     return columns[:, :count] @ slopes[:count]
 
 
 def _two_stages(
-    rate: Float[np.ndarray, "row"],
-    effect: Float[np.ndarray, "row"],
-    instruments: Float[np.ndarray, "row column"],
-    given: Float[np.ndarray, "row given"],
+    rate: Column, effect: Column, instruments: Columns, given: Float[np.ndarray, "row given"]
 ) -> _Instrumented:
     """Return the slope of a rate on an effect by two-stage least squares, beside given columns."""
     q = basis(given)
@@ -753,11 +736,11 @@ DRIFT_ERROR = 1e-3
 class Drifting(NamedTuple):
     """`p` of every candidate, `[source target lag]`, and those that are `found`."""
 
-    p: Float[np.ndarray, "source target lag"]
-    found: Bool[np.ndarray, "source target lag"]
+    p: KnownScores
+    found: KnownGraph
 
 
-def drifting(inputs: Inputs, graph: Bool[np.ndarray, "source target lag"]) -> Drifting:
+def drifting(inputs: Inputs, graph: KnownGraph) -> Drifting:
     """Test whether inputs × time explain what the kept inputs, the input itself and time leave of a
     rate. A link that goes from one sign to the other is seen here and nowhere else.
     """
@@ -794,11 +777,7 @@ UNCONFIRMED = 0.01
 NEW_SHARE, NEW_BOUND = 0.5, 1.282
 
 
-def unconfirmed(
-    inputs: Inputs,
-    graph: Bool[np.ndarray, "source target lag"],
-    required: Bool[np.ndarray, "source target lag"],
-) -> Bool[np.ndarray, "source target lag"]:
+def unconfirmed(inputs: Inputs, graph: KnownGraph, required: KnownGraph) -> KnownGraph:
     """Return the kept links between different variables that explain nothing that is new in their
     source: by themselves, or times the other inputs where their products matter, they explain more
     than chance does, beside what that was made of they do not, and do less than half of what they
@@ -850,7 +829,7 @@ def unconfirmed(
         return (plain <= limit) & (p > limit) & (most < NEW_SHARE)
 
 
-def _as_it_seems(rate, columns, other) -> Float[np.ndarray, "row"]:
+def _as_it_seems(rate, columns, other) -> Column:
     """Return what the columns of an input seem to do beside the others alone."""
     q = basis(other)
     columns, rate = columns - columns.mean(axis=0), rate - rate.mean()
@@ -871,7 +850,7 @@ def _upper_share(rate, seems, given) -> float:
     return share + NEW_BOUND * float(np.linalg.norm(new * (left - share * new))) / size
 
 
-def _times(inputs, source: int, places: list[int], others) -> Float[np.ndarray, "row column"]:
+def _times(inputs, source: int, places: list[int], others) -> Columns:
     """Return an input times the other inputs, all of them bounded."""
     line = inputs.test[..., 0]
     own, rest = line[:, places, source], line.transpose(0, 2, 1)[:, others]

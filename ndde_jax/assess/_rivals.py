@@ -3,10 +3,22 @@
 import dataclasses
 
 import numpy as np
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 
+from .._types import KnownGraph, KnownScores
 from ..regression._features import knots_of, spline_terms
-from ._score import NOISE, Inputs, Rows, drift_beyond, left_by, multiplies, read_inputs, roots
+from ._score import (
+    NOISE,
+    Column,
+    Inputs,
+    Rows,
+    SourceLags,
+    drift_beyond,
+    left_by,
+    multiplies,
+    read_inputs,
+    roots,
+)
 
 # Rows for every column of a regression with bends; below that, lines alone.
 ROWS = 5
@@ -32,23 +44,19 @@ class Rivals:
     - `lag_cost`: of the best other lag of the same source, `[source target lag]`.
     """
 
-    cost: Float[np.ndarray, "source target lag"]
-    lower: Float[np.ndarray, "source target lag"]
+    cost: KnownScores
+    lower: KnownScores
     rival: Int[np.ndarray, "source target lag 2"]
-    lag_cost: Float[np.ndarray, "source target lag"]
+    lag_cost: KnownScores
 
     @classmethod
-    def none(cls, graph: Bool[np.ndarray, "source target lag"]) -> "Rivals":
+    def none(cls, graph: KnownGraph) -> "Rivals":
         """Return the rivals of a graph of which none was looked at."""
         cost, lower, of_lags = (np.full(graph.shape, np.inf) for _ in range(3))
         return cls(cost, lower, np.full((*graph.shape, 2), -1), of_lags)
 
 
-def rivals(
-    inputs: Inputs,
-    graph: Bool[np.ndarray, "source target lag"],
-    required: Bool[np.ndarray, "source target lag"],
-) -> Rivals:
+def rivals(inputs: Inputs, graph: KnownGraph, required: KnownGraph) -> Rivals:
     """Return what replacing each kept input by each other candidate costs.
 
     From inner products of columns: one pass over the rows for every target, and one for the best
@@ -134,12 +142,7 @@ def rivals(
     return Rivals(cost, lower, rival, lag_cost)
 
 
-def partial_rivals(
-    rows: Rows,
-    graph: Bool[np.ndarray, "source target lag"],
-    required: Bool[np.ndarray, "source target lag"],
-    fewest: int,
-) -> Rivals:
+def partial_rivals(rows: Rows, graph: KnownGraph, required: KnownGraph, fewest: int) -> Rivals:
     """Return [`rivals`][ndde_jax.assess._rivals.rivals] by rows that miss values: each candidate is
     compared in those that hold it, the target and its inputs. One that is missing in most of these
     is as good as unseen, and none.
@@ -170,9 +173,7 @@ def partial_rivals(
     return found
 
 
-def _only(
-    kept: Bool[np.ndarray, "source lag"], source: int, lags: list[int]
-) -> Bool[np.ndarray, "source lag"]:
+def _only(kept: SourceLags, source: int, lags: list[int]) -> SourceLags:
     only = np.zeros_like(kept)
     only[source, lags] = True
     return only
@@ -185,9 +186,7 @@ def _unit(columns: Float[np.ndarray, "*any row"]) -> Float[np.ndarray, "*any row
     return np.ascontiguousarray(columns / np.where(size > 0, size, np.inf)[..., None])
 
 
-def touching(
-    graph: Bool[np.ndarray, "source target lag"], lags: tuple[int, ...]
-) -> Bool[np.ndarray, "source target lag"]:
+def touching(graph: KnownGraph, lags: tuple[int, ...]) -> KnownGraph:
     """Return the edges of a source one candidate lag after another edge of it: a delay may lie
     between the two, or one stands in. Of two lags in all nothing is said.
     """
@@ -201,9 +200,7 @@ def touching(
     return found
 
 
-def together(
-    kept: Bool[np.ndarray, "source lag"], beside: Bool[np.ndarray, "source lag"]
-) -> list[tuple[int, list[int]]]:
+def together(kept: SourceLags, beside: SourceLags) -> list[tuple[int, list[int]]]:
     """Return the kept inputs of a target, those `beside` the one before as one with it: where a
     delay lies between them, neither is much without the other.
     """
@@ -216,7 +213,7 @@ def together(
     return groups
 
 
-def _bound(rise: Float[np.ndarray, "row"]) -> float:
+def _bound(rise: Column) -> float:
     """Return the lower bound of a sum by its spread over blocks."""
     sums = np.array([part.sum() for part in np.array_split(rise, BLOCKS)])
     return float(sums.sum() - BOUND * np.sqrt(BLOCKS) * sums.std(ddof=1))

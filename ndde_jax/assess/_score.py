@@ -9,9 +9,14 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
+from .._types import KnownGraph, KnownScores
 from ..models._model import AbstractDelayModel, model_rates
 from ..windows._windows import Windows
 
+Column = Float[np.ndarray, "row"]
+Columns = Float[np.ndarray, "row column"]
+# Candidate inputs of one target.
+SourceLags = Bool[np.ndarray, "source lag"]
 # Own samples of a source, before the one that is tested, that its past is taken to be.
 OWN_PAST = 2
 # Robust standard deviations beyond which a value counts no more in a column that is tested.
@@ -56,7 +61,7 @@ class FittedDrift(NamedTuple):
         rates = model_rates(self.model, history, self.dtype)
         return (rates if self.among is None else rates[:, self.among]) / self.scale
 
-    def without(self, held: Bool[np.ndarray, "source lag"]) -> Float[np.ndarray, "row dim"]:
+    def without(self, held: SourceLags) -> Float[np.ndarray, "row dim"]:
         """Return standardised rates with some inputs held at their means: what the others do."""
         history = self.history.copy()
         for source, place in np.argwhere(held):
@@ -89,7 +94,7 @@ class Rows(NamedTuple):
     position: Int[np.ndarray, "row"]
     lags: tuple[int, ...]
     step: int
-    allowed: Bool[np.ndarray, "source target lag"]
+    allowed: KnownGraph
     moves: Float[np.ndarray, "dim"]
     midway: bool = False
     drift: FittedDrift | None = None
@@ -111,7 +116,7 @@ class Rows(NamedTuple):
             known=None,
         )
 
-    def counting(self, j: int, kept: Bool[np.ndarray, "source lag"]) -> Bool[np.ndarray, "row"]:
+    def counting(self, j: int, kept: SourceLags) -> Bool[np.ndarray, "row"]:
         """Return the rows in which the rate of a target, its own state at the first lag and its
         inputs are measured.
         """
@@ -264,9 +269,7 @@ def read_inputs(rows: Rows) -> Inputs:
     return Inputs(rows, rows.past, bends(rows.past), tested(rows.past))
 
 
-def kept_columns(
-    inputs: Inputs, kept: Bool[np.ndarray, "source lag"], *, own: int | None = None
-) -> Float[np.ndarray, "row column"]:
+def kept_columns(inputs: Inputs, kept: SourceLags, *, own: int | None = None) -> Columns:
     """Return the columns of a target's inputs: lines, bends and, of a few, products; `own`, it, is
     given at the first lag as a line at least.
     """
@@ -291,11 +294,7 @@ POOR = 1.25
 
 
 def drift_beyond(
-    rows: Rows,
-    target: int,
-    left: Float[np.ndarray, "row"],
-    used: Any = slice(None),
-    poor: float = POOR,
+    rows: Rows, target: int, left: Column, used: Any = slice(None), poor: float = POOR
 ) -> FittedDrift | None:
     """Return the fitted drift where polynomials of the kept inputs leave `poor` times as much of a
     rate, in the rows that are used, as it does; None elsewhere, and where none is known.
@@ -310,13 +309,8 @@ def drift_beyond(
 
 
 def given_columns(
-    inputs: Inputs,
-    graph: Bool[np.ndarray, "source target lag"],
-    target: int,
-    *,
-    own: bool = False,
-    poor: float = POOR,
-) -> Float[np.ndarray, "row column"]:
+    inputs: Inputs, graph: KnownGraph, target: int, *, own: bool = False, poor: float = POOR
+) -> Columns:
     """Return [`kept_columns`][ndde_jax.assess._score.kept_columns] of all inputs of a target, and
     the fitted drift where they do not describe its rate.
     """
@@ -326,7 +320,7 @@ def given_columns(
     return np.concatenate([columns, drift.rates[:, [target]]], axis=1) if drift else columns
 
 
-def multiplies(inputs: Inputs, target: int, kept: Bool[np.ndarray, "source lag"]) -> bool:
+def multiplies(inputs: Inputs, target: int, kept: SourceLags) -> bool:
     """Return whether products of a target's few kept inputs are worth their columns, by the
     Bayesian information criterion.
     """
@@ -342,8 +336,8 @@ def multiplies(inputs: Inputs, target: int, kept: Bool[np.ndarray, "source lag"]
 
 
 def earlier(
-    inputs: Inputs, graph: Bool[np.ndarray, "source target lag"], source: int, lag: int
-) -> tuple[Float[np.ndarray, "row column"], Bool[np.ndarray, "row"]]:
+    inputs: Inputs, graph: KnownGraph, source: int, lag: int
+) -> tuple[Columns, Bool[np.ndarray, "row"]]:
     """Return what a source was made of `lag` samples ago, and the rows that have such a past.
 
     Its own samples before that and its kept inputs then.
@@ -383,7 +377,7 @@ class Test(NamedTuple):
     share: Float[np.ndarray, "*test"]
 
 
-def basis(columns: Float[np.ndarray, "row column"]) -> Float[np.ndarray, "direction row"]:
+def basis(columns: Columns) -> Float[np.ndarray, "direction row"]:
     """An orthonormal basis of columns and a constant, without directions that are there already."""
     n = len(columns)
     centred = (columns - columns.mean(axis=0)).T
@@ -395,9 +389,7 @@ def basis(columns: Float[np.ndarray, "row column"]) -> Float[np.ndarray, "direct
     return np.concatenate([constant, roots(centred @ centred.T) @ centred])
 
 
-def left_by(
-    rate: Float[np.ndarray, "row"], columns: Float[np.ndarray, "row column"]
-) -> Float[np.ndarray, "row"]:
+def left_by(rate: Column, columns: Columns) -> Column:
     """Return what a regression on columns and a constant leaves of a rate."""
     q = basis(columns)
     return rate - (q @ rate) @ q
@@ -413,9 +405,7 @@ def roots(gram: Float[np.ndarray, "*any c c"]) -> Float[np.ndarray, "*any c c"]:
     return np.swapaxes(vectors * scale[..., None, :], -1, -2)
 
 
-def bounded_left(
-    rate: Float[np.ndarray, "row"], q: Float[np.ndarray, "direction row"]
-) -> Float[np.ndarray, "row"]:
+def bounded_left(rate: Column, q: Float[np.ndarray, "direction row"]) -> Column:
     """Return what a regression on an orthonormal basis leaves of a rate, clipped at
     [`FAR`][ndde_jax.assess._score.FAR] robust standard deviations: heavy tails then decide nothing,
     and sums are normal sooner.
@@ -482,11 +472,7 @@ def score_test(
     return Test(p, q, np.maximum(share - q / left.shape[-1], 0))
 
 
-def group_test(
-    rate: Float[np.ndarray, "row"],
-    columns: Float[np.ndarray, "row column"],
-    given: Float[np.ndarray, "row given"],
-) -> Test:
+def group_test(rate: Column, columns: Columns, given: Float[np.ndarray, "row given"]) -> Test:
     """Return [`score_test`][ndde_jax.assess._score.score_test] of columns beside given ones."""
     q = basis(given)
     columns = (columns - columns.mean(axis=0)).T
@@ -495,7 +481,7 @@ def group_test(
 
 
 def source_tests(
-    rate: Float[np.ndarray, "row"],
+    rate: Column,
     columns: Float[np.ndarray, "source column row"],
     made: Float[np.ndarray, "source past row"],
     given: Float[np.ndarray, "row given"],
@@ -527,9 +513,7 @@ def source_tests(
 ROWS = 2
 
 
-def edge_p_values(
-    inputs: Inputs, graph: Bool[np.ndarray, "source target lag"]
-) -> Float[np.ndarray, "source target lag"]:
+def edge_p_values(inputs: Inputs, graph: KnownGraph) -> KnownScores:
     """The probability that an input explains its target's rate as well by chance.
 
     Each candidate, as a line and two bends, is tested beside the other kept inputs of its target
@@ -563,11 +547,7 @@ def edge_p_values(
     return np.where(rows.allowed, kept_p_values(inputs, graph, p), np.nan)
 
 
-def kept_p_values(
-    inputs: Inputs,
-    graph: Bool[np.ndarray, "source target lag"],
-    p: Float[np.ndarray, "source target lag"],
-) -> Float[np.ndarray, "source target lag"]:
+def kept_p_values(inputs: Inputs, graph: KnownGraph, p: KnownScores) -> KnownScores:
     """Return p-values with those of the edges of a graph, and of the present of every target, which
     stand among the columns of their targets; each in the rows that hold what its test needs.
     """

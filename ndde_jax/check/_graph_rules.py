@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from .._spoken import amount, listed, percent, time_span
-from .._types import to_jax
+from .._types import KnownGraph, to_jax
 from ..assess._assess import Relations, relations
 from ..assess._rivals import touching
 from ..assess._score import drift_of
@@ -143,7 +143,7 @@ class GraphEvidence:
         return ~np.isin(np.asarray(self.names), self.inputs)
 
     @property
-    def kept(self) -> Bool[np.ndarray, "source target lag"]:
+    def kept(self) -> KnownGraph:
         """The edges into variables that are modelled: the past of a known input only continues
         it.
         """
@@ -204,26 +204,26 @@ class GraphEvidence:
         return dataclasses.replace(windows, valid=to_jax(rows)) if rows.sum() >= FEWEST else windows
 
     @property
-    def unconfirmed(self) -> Bool[np.ndarray, "source target lag"]:
+    def unconfirmed(self) -> KnownGraph:
         """The links between variables that pass on nothing that is new in their source."""
         return self.relations.unconfirmed & self.kept
 
     @functools.cached_property
-    def weak(self) -> Bool[np.ndarray, "source target lag"]:
+    def weak(self) -> KnownGraph:
         """The edges that do not stand clear of their price and of zero, or pass on nothing new."""
         required = np.asarray(self.windows.prior.required)
         clear = (self.lower > 0) & (self.scores > CLEAR * self.price[None, :, None])
         return self.kept & ~required & ~clear | self.unconfirmed
 
     @functools.cached_property
-    def touching(self) -> Bool[np.ndarray, "source target lag"]:
+    def touching(self) -> KnownGraph:
         """The edges of a source one lag after another edge of it: one of the two may be a
         stand-in.
         """
         return touching(self.graph, self.lags) & self.kept
 
     @functools.cached_property
-    def replaceable(self) -> Bool[np.ndarray, "source target lag"]:
+    def replaceable(self) -> KnownGraph:
         """The edges that another variable could carry: of lags next to each other, which are
         replaced together, the first.
         """
@@ -247,7 +247,7 @@ class GraphEvidence:
             return PROBLEM
         return RESERVATION if edges.any(axis=0).sum() > DOUBT * self.kept.sum() else NOTE
 
-    def edges(self, which: Bool[np.ndarray, "source target lag"]) -> list[Edge]:
+    def edges(self, which: KnownGraph) -> list[Edge]:
         """Return edges of a graph, strongest first."""
         found = [(int(i), int(j), int(a)) for i, j, a in np.argwhere(which)]
         return sorted(found, key=lambda edge: -self.scores[edge])

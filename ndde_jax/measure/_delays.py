@@ -5,7 +5,7 @@ import numpy as np
 from jaxtyping import ArrayLike, Bool, Float, Int
 
 from .._checks import check_concrete, check_graph, check_positive, check_real_array
-from .._types import Checked, RealScalarLike
+from .._types import Checked, KnownGraph, KnownScores, RealScalarLike
 from ..regression._terms import FLOOR, find_terms, fit_terms
 from ..samples._reading import read_samples
 from ..samples._samples import Samples
@@ -38,7 +38,7 @@ WORSE = 1.1
 FINEST = 0.25
 
 
-Delays = tuple[Float[np.ndarray, "source target lag"], Float[np.ndarray, "source target lag 2"]]
+Delays = tuple[KnownScores, Float[np.ndarray, "source target lag 2"]]
 
 
 class DelayEstimates(eqx.Module):
@@ -64,9 +64,7 @@ class DelayEstimates(eqx.Module):
     upper: Float[np.ndarray, "term"]
     resolution: Float[np.ndarray, "term"]
 
-    def on_graph(
-        self, graph: Bool[ArrayLike, "source target lag"], lags
-    ) -> Float[np.ndarray, "source target lag"]:
+    def on_graph(self, graph: Bool[ArrayLike, "source target lag"], lags) -> KnownScores:
         """Return the estimates at the kept edges they belong to, NaN elsewhere."""
         lags = np.asarray(lags)
         found = np.full(np.shape(graph), np.nan)
@@ -181,7 +179,7 @@ def _check_enough(data: KnownData, lags: tuple[int, ...], graph) -> None:
         )
 
 
-def candidate_lags(windows: Windows, graph: Bool[np.ndarray, "source target lag"]) -> Delays:
+def candidate_lags(windows: Windows, graph: KnownGraph) -> Delays:
     """Return the candidate lags of kept edges, in time, and intervals without length; NaN where
     there is no edge.
     """
@@ -217,9 +215,7 @@ def up_to(latest: float, found: Delays) -> Delays:
     return delays, np.minimum(intervals, np.fmax(delays, latest)[..., None])
 
 
-def with_lags_not_excluded(
-    screened: Screened, graph: Bool[np.ndarray, "source target lag"], found: Delays
-) -> Delays:
+def with_lags_not_excluded(screened: Screened, graph: KnownGraph, found: Delays) -> Delays:
     """Return delays with intervals that hold more than the neighbouring candidates where a delay
     stays at its candidate: what lies nearer to a candidate that is not excluded than to others, and
     neighbouring lags of the same source that were kept as well.
@@ -248,7 +244,7 @@ def with_lags_not_excluded(
 def profile_delays(
     samples: Samples,
     windows: Windows,
-    graph: Bool[np.ndarray, "source target lag"],
+    graph: KnownGraph,
     risk: Float[np.ndarray, " target"] | None = None,
     known: Bool[np.ndarray, " target"] | None = None,
 ) -> Delays:
@@ -298,7 +294,7 @@ def profile_delays(
     return delays, intervals
 
 
-def whole_lags(screened: Screened, graph: Bool[np.ndarray, "source target lag"]) -> Delays:
+def whole_lags(screened: Screened, graph: KnownGraph) -> Delays:
     """Return the delays of a map's edges, lag times dt, and the range of the candidate lags that
     the data do not exclude, in time; NaN where there is no edge.
 
@@ -309,9 +305,7 @@ def whole_lags(screened: Screened, graph: Bool[np.ndarray, "source target lag"])
 
 
 def lags_not_excluded(
-    screened: Screened,
-    graph: Bool[np.ndarray, "source target lag"],
-    asked: Bool[np.ndarray, "source target lag"],
+    screened: Screened, graph: KnownGraph, asked: KnownGraph
 ) -> Float[np.ndarray, "source target lag 2"]:
     """Return the least and the greatest candidate lag that the data do not exclude for the edges
     that are asked about, in samples; their own for other edges, NaN where there is no edge.

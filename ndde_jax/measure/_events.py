@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Bool, Float, PRNGKeyArray
 
+from .._types import KnownGraph
 from ..samples._samples import Samples
 from ..select._splines import spline_graph
 from ..windows._flat import KnownData
@@ -106,11 +107,7 @@ def largest_shift(samples: Samples) -> int:
 
 
 def travel_times(
-    samples: Samples,
-    windows: Windows,
-    graph: Bool[np.ndarray, "source target lag"],
-    *,
-    key: PRNGKeyArray,
+    samples: Samples, windows: Windows, graph: KnownGraph, *, key: PRNGKeyArray
 ) -> Delays:
     """Return the delays of kept edges between different variables by
     [`travel_time`][ndde_jax.measure.travel_time], whatever the candidate lags, with 90 % intervals;

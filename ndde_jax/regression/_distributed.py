@@ -14,6 +14,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Bool, Float
 
+from .._types import KnownMask
 from ._search import (
     FLOOR,
     LINE,
@@ -72,7 +73,7 @@ def distributed_lags(
     return best
 
 
-def _log_risk(problem: Problem, j: int, mask: Bool[np.ndarray, " input"]) -> float:
+def _log_risk(problem: Problem, j: int, mask: KnownMask) -> float:
     """Return n log(risk + 10⁻⁴) of a target with some inputs."""
     c, gram = problem.cross[j, mask, 0], problem.gram[mask, 0][:, mask, 0]
     gram = gram + ridge_of(gram.dtype) * np.eye(len(c))
@@ -118,18 +119,18 @@ class _Prices(NamedTuple):
         each = [float(self.n_lags * math.comb(self.n_lags, k)) for k in counts]
         return np.concatenate([[0.0], 2 * np.log(each)])
 
-    def each(self, mask: Bool[np.ndarray, " input"]) -> np.ndarray:
+    def each(self, mask: KnownMask) -> np.ndarray:
         """Return the number of lags of every source."""
         return mask.reshape(self.n_lags, self.dim).sum(axis=0)
 
-    def of(self, j: int, mask: Bool[np.ndarray, " input"]) -> float:
+    def of(self, j: int, mask: KnownMask) -> float:
         """Return the price of the inputs of a target."""
         each, count = self.each(mask), float(mask.sum())
         columns = float(columns_price(self.n, np.asarray(count)))
         columns -= self.discount() * (count - float(each[j]))
         return columns + float(self.sources()[(each > 0).sum()] + self.lags()[each].sum())
 
-    def slopes(self, j: int, mask: Bool[np.ndarray, " input"], *, less: bool):
+    def slopes(self, j: int, mask: KnownMask, *, less: bool):
         """Return by how much choices become dearer with one more input of a source, or cheaper with
         one `less`, without the discount; of every input.
 
@@ -146,7 +147,7 @@ class _Prices(NamedTuple):
         return np.tile(slope - self.discount() * (np.arange(self.dim) != j), self.n_lags)
 
 
-def _searched(problem: Problem, prices: _Prices, j: int, start: Bool[np.ndarray, " input"]):
+def _searched(problem: Problem, prices: _Prices, j: int, start: KnownMask):
     """Return the inputs of one target that no search at a tangent of their prices makes cheaper."""
 
     def cost(mask):
@@ -162,7 +163,7 @@ def _searched(problem: Problem, prices: _Prices, j: int, start: Bool[np.ndarray,
     return found
 
 
-def _at_slopes(problem: Problem, price, j: int, start: Bool[np.ndarray, " input"]):
+def _at_slopes(problem: Problem, price, j: int, start: KnownMask):
     """Return the inputs that a search finds at fixed prices beside that of columns."""
     one = problem.of_targets([j])._replace(choices=np.asarray(1.0), price=price)
     most = MOST

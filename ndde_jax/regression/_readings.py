@@ -24,6 +24,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
+from .._types import KnownGraph
 from ._distributed import distributed_lags
 from ._features import WIDTH, Between, knots_of, spline_terms
 from ._search import FLOOR, LINE, OUT, PROGRESS, Problem, Selection, best_of, search_known
@@ -71,10 +72,10 @@ class Readings(NamedTuple):
     """
 
     nats: Float[np.ndarray, " target"]
-    map_graph: Bool[np.ndarray, "source target lag"]
-    flow_graph: Bool[np.ndarray, "source target lag"]
+    map_graph: KnownGraph
+    flow_graph: KnownGraph
     map_cost: Float[np.ndarray, " target"]
-    distributed: Bool[np.ndarray, "source target lag"] | None = None
+    distributed: KnownGraph | None = None
     trust: float = 1.0
     smooth: bool = False
 
@@ -421,8 +422,8 @@ class _Candidates(NamedTuple):
 def compare_readings(
     recordings: list[np.ndarray],
     lags: tuple[int, ...],
-    allowed: Bool[np.ndarray, "source target lag"],
-    required: Bool[np.ndarray, "source target lag"],
+    allowed: KnownGraph,
+    required: KnownGraph,
     inside: tuple[np.ndarray, ...] | None = None,
     estimated: tuple[np.ndarray, ...] | None = None,
 ) -> Readings | None:
@@ -535,8 +536,8 @@ def _all_about(
 def _compare(
     recordings: list[np.ndarray],
     lags: tuple[int, ...],
-    allowed: Bool[np.ndarray, "source target lag"],
-    required: Bool[np.ndarray, "source target lag"],
+    allowed: KnownGraph,
+    required: KnownGraph,
     inside: tuple[np.ndarray, ...] | None,
     estimated: tuple[np.ndarray, ...] | None,
 ) -> Readings | None:
@@ -656,9 +657,7 @@ class _Compared(NamedTuple):
 
 
 def _counting(
-    measured: dict[int, np.ndarray],
-    graph: Bool[np.ndarray, "source target lag"],
-    lags: tuple[int, ...],
+    measured: dict[int, np.ndarray], graph: KnownGraph, lags: tuple[int, ...]
 ) -> Bool[np.ndarray, "window target"]:
     """Return the windows in which the rate of a target and its inputs, with the samples about
     these, are measured.
@@ -710,7 +709,7 @@ def _before(values: Float[np.ndarray, " window"], keep: float) -> Float[np.ndarr
 
 def _distributed(
     as_map: _Regression, plain: Selection, candidates: _Candidates
-) -> Bool[np.ndarray, "source target lag"] | None:
+) -> KnownGraph | None:
     """Return the graph of a map with distributed lags where it is clearly likelier than a plain
     one, with several lags of some other variable; None elsewhere.
     """

@@ -10,6 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
+from .._types import KnownGraph, KnownMask, KnownScores
 from ..regression._design import Design, design_of, quantiles_of
 from ..regression._features import WIDTH, Between, knots_of, spline_terms
 from ..regression._search import PROGRESS
@@ -342,7 +343,7 @@ class Refined(NamedTuple):
     """
 
     design: Design
-    mask: Bool[np.ndarray, " input"]
+    mask: KnownMask
     shortlist: Int[np.ndarray, " slot"]
     delays: Float[np.ndarray, " input"]
     halves: Float[np.ndarray, " input"]
@@ -357,7 +358,7 @@ class Delayed(NamedTuple):
 
     delays: Float[np.ndarray, " input"]
     halves: Float[np.ndarray, " input"]
-    known: Bool[np.ndarray, " input"]
+    known: KnownMask
 
     @property
     def places(self) -> Int[np.ndarray, " place"]:
@@ -396,7 +397,7 @@ class Refiner:
         # To the further of its neighbours; a sample where there are none.
         self.gap = np.repeat(np.nan_to_num(np.fmax(gaps[:-1], gaps[1:]), nan=1.0), data.dim)
 
-    def __call__(self, j: int, mask: Bool[np.ndarray, " input"]) -> Refined | None:
+    def __call__(self, j: int, mask: KnownMask) -> Refined | None:
         """Return the refined target `j`, of which splines chose a mask; None if it needs no such
         delay.
         """
@@ -411,7 +412,7 @@ class Refiner:
             found = self.searched(j, self.with_delays(j, at), output, at)
 
     def asks(
-        self, j: int, mask: Bool[np.ndarray, " input"], cost: float
+        self, j: int, mask: KnownMask, cost: float
     ) -> Generator["Delayed", "tuple[float, Refined] | None", Refined | None]:
         """Ask for searches of a target with some sources at delays of their own, each with what the
         one before found, from a `mask` of a certain `cost`; return the best, if any is better.
@@ -441,7 +442,7 @@ class Refiner:
             return best
         return None
 
-    def _free(self, j: int) -> Bool[np.ndarray, " input"]:
+    def _free(self, j: int) -> KnownMask:
         """Return the inputs that have a delay, and are not required at their candidate."""
         return (self.lag >= SHORTEST + 0.5) & ~self.data.required[j]
 
@@ -550,7 +551,7 @@ class Refiner:
         late = np.stack(late, axis=1)
         return np.where(np.isfinite(late), late, self.data.inputs[:, places])
 
-    def readings(self, j: int, found: Refined, mask, inputs) -> list[Bool[np.ndarray, " input"]]:
+    def readings(self, j: int, found: Refined, mask, inputs) -> list[KnownMask]:
         """Return sets of candidates from which a drift can reconstruct the sources of a mask at
         their delays: one or two on either side of a delay that lies between them, or of these those
         among some inputs.
@@ -578,7 +579,7 @@ class Refiner:
         near = np.fmax(np.fmax(found.halves, FINEST), BESIDE * self.gap)
         return bool((self._off(found) > near).any())
 
-    def off(self, found: Refined) -> Bool[np.ndarray, " input"]:
+    def off(self, found: Refined) -> KnownMask:
         """Return the places whose candidate lies outside the interval of the delay."""
         return self._off(found) > np.fmax(np.nan_to_num(found.halves), FINEST)
 
@@ -587,11 +588,7 @@ class Refiner:
 
 
 def left_at_delays(
-    samples: Samples,
-    windows: Windows,
-    graph: Bool[np.ndarray, "source target lag"],
-    delays: Float[np.ndarray, "source target lag"],
-    target: int,
+    samples: Samples, windows: Windows, graph: KnownGraph, delays: KnownScores, target: int
 ) -> Float[np.ndarray, " window"]:
     """Return the residual of a target's standardised rate after splines of its sources at their
     delays, in time, in windows that count.
@@ -644,11 +641,8 @@ def with_a_reader_each(
 
 
 def delays_between(
-    graph: Bool[np.ndarray, "source target lag"],
-    reads: Bool[np.ndarray, "source target lag"],
-    delays: Float[np.ndarray, "source target lag"],
-    lags: tuple[int, ...],
-) -> tuple[Bool[np.ndarray, "source target lag"], tuple[int, ...]]:
+    graph: KnownGraph, reads: KnownGraph, delays: KnownScores, lags: tuple[int, ...]
+) -> tuple[KnownGraph, tuple[int, ...]]:
     """Return the edges whose delay, in samples, is read off several candidates and is, rounded,
     none of them; and the lags with these.
     """

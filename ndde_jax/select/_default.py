@@ -15,7 +15,7 @@ from .._axes import flat_inputs, from_flat_inputs
 from .._blas import one_blas_thread
 from .._checks import check_config, check_flag, check_key, check_windows, refusal
 from .._memory import make_room
-from .._types import Checked, RealScalarLike, namespace_of, to_jax
+from .._types import Checked, KnownMask, RealScalarLike, namespace_of, to_jax
 from ..fit._newton import NetworkFit
 from ..fit._prices import EBIC, AbstractPrice, as_price
 from ..fit._refit import StrengthConfig
@@ -368,9 +368,7 @@ def _or_of_a_map(
     return [own.on(found[j]) if better[j] else own for j, own in enumerate(regressions)]
 
 
-def _better_as_map(
-    screened: Screened, own: TargetFit, inputs: Bool[np.ndarray, " input"]
-) -> TargetFit:
+def _better_as_map(screened: Screened, own: TargetFit, inputs: KnownMask) -> TargetFit:
     """Return a regression, or that on the inputs of the map where these explain as well in the
     windows that count for both.
     """
@@ -416,9 +414,7 @@ def _reading_candidates(
             continue
         delays[j], halves[j] = (np.where(mask[j], a, np.nan) for a in (own.delays, own.halves))
         if refiners[j].off(own).any():
-            sets: list[Bool[np.ndarray, " input"]] = refiners[j].readings(
-                j, own, mask[j], plain[j].mask
-            )
+            sets: list[KnownMask] = refiners[j].readings(j, own, mask[j], plain[j].mask)
             every = screened.fit(j, np.any(sets, axis=0))
             late[j] = sorted((every.on(inputs) for inputs in sets), key=TargetFit.criterion)
             reads[j], networks[j] = late[j][0].mask, None

@@ -18,7 +18,7 @@ from jaxtyping import Bool, Float
 
 from .._axes import flat_inputs
 from .._memory import padded_length
-from .._types import to_jax
+from .._types import KnownMask, to_jax
 from ..fit._newton import NetworkFit, fit_network, predict, predict_and_jacobian
 from ..fit._prices import AbstractPrice
 from ..fit._refit import StrengthConfig
@@ -204,7 +204,7 @@ class Judged(NamedTuple):
     - `fit`, `slots`: the network, on these inputs, those not in `mask` closed.
     """
 
-    mask: Bool[np.ndarray, " input"]
+    mask: KnownMask
     evidence: Float[np.ndarray, " input"]
     worth: Float[np.ndarray, " input"]
     blocks: Float[np.ndarray, "input block"]

@@ -11,7 +11,17 @@ import numpy as np
 from jaxtyping import Array, Bool, Float
 
 from .._axes import flat_inputs, from_flat_inputs, from_graph_axes
-from .._types import Checked, Graph, RealScalarLike, Scores, on_host_or_traced, to_jax
+from .._types import (
+    Checked,
+    Graph,
+    KnownGraph,
+    KnownMask,
+    KnownScores,
+    RealScalarLike,
+    Scores,
+    on_host_or_traced,
+    to_jax,
+)
 from ..fit._prices import EBIC, AbstractPrice, as_price
 from ..models._model import AbstractDelayModel, NeuralDDE
 from ..regression._terms import FLOOR
@@ -133,10 +143,10 @@ class Measured(eqx.Module):
     strengths: SignalStrengths
     model: AbstractDelayModel
     networks: Bool[np.ndarray, " target"]
-    graph: Bool[np.ndarray, "source target lag"]
-    reads: Bool[np.ndarray, "source target lag"]
-    delays: Float[np.ndarray, "source target lag"]
-    halves: Float[np.ndarray, "source target lag"]
+    graph: KnownGraph
+    reads: KnownGraph
+    delays: KnownScores
+    halves: KnownScores
     held_out: Float[np.ndarray, " target"]
 
     def with_model(self, model: AbstractDelayModel) -> "Measured":
@@ -164,7 +174,7 @@ class Described(NamedTuple):
 class _Worth(NamedTuple):
     """The measures of one target, over all inputs."""
 
-    mask: Bool[np.ndarray, " input"]
+    mask: KnownMask
     worth: Float[np.ndarray, " input"]
     lower: Float[np.ndarray, " input"]
     source: Float[np.ndarray, " source"]
@@ -172,9 +182,7 @@ class _Worth(NamedTuple):
     threshold: float
 
 
-def measure_graph(
-    screened: Screened, graph: Graph | Bool[np.ndarray, "source target lag"], price: AbstractPrice
-) -> Measured:
+def measure_graph(screened: Screened, graph: Graph | KnownGraph, price: AbstractPrice) -> Measured:
     """Return the measure of a graph found elsewhere, by closed forms, on the graph as it is,
     whatever its edges are worth; the strengths of other edges are the parts of the residual that
     splines explain.
@@ -190,7 +198,7 @@ def measure_targets(
     data: KnownData,
     targets: list[Described],
     price: AbstractPrice,
-    graph: Bool[np.ndarray, "source target lag"] | None = None,
+    graph: KnownGraph | None = None,
 ) -> Measured:
     """Return the measure of what describes every target, on a graph, by default the edges that are
     worth the price. `data` may allow fewer inputs than the windows do.

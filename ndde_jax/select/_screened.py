@@ -5,9 +5,10 @@ import functools
 from typing import Any
 
 import numpy as np
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 
 from .._memory import make_room
+from .._types import KnownMask
 from ..regression._design import Design, Rate, design_of
 from ..regression._features import MANY_QUANTILES, knots_of
 from ..regression._readings import Readings
@@ -68,7 +69,7 @@ class Screened:
         other.whole, other.summed = whole, summed
         return other
 
-    def rate(self, j: int, inputs: Bool[np.ndarray, " input"]) -> Rate:
+    def rate(self, j: int, inputs: KnownMask) -> Rate:
         """Return the rate of a target with a design for some inputs, by sums where these are
         known.
         """
@@ -149,7 +150,7 @@ class Screened:
             return self.design.knots
         return partial_knots(self.data.partial)
 
-    def design_for(self, j: int, inputs: Bool[np.ndarray, " input"]) -> Design:
+    def design_for(self, j: int, inputs: KnownMask) -> Design:
         """Return the design of the windows that count for a target on some inputs."""
         if self.data.partial is None:
             many = self.exact and self._searched.many[j]
@@ -175,9 +176,7 @@ class Screened:
             for own in fits
         ]
 
-    def fit(
-        self, j: int, inputs: Bool[np.ndarray, " input"], summed: Rate | None = None
-    ) -> TargetFit:
+    def fit(self, j: int, inputs: KnownMask, summed: Rate | None = None) -> TargetFit:
         """Return the fit of a target on some inputs, in the windows that count for these."""
         data = self.data.of_target(j, inputs)
         return TargetFit(self.design_for(j, inputs), data, j, inputs, summed)

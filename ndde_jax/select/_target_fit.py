@@ -6,8 +6,9 @@ import functools
 from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 
+from .._types import KnownMask
 from ..regression._design import Design, Rate
 from ..regression._features import spline_terms
 from ..regression._terms import Fit, best_fit, outside_gains
@@ -36,7 +37,7 @@ class TargetFit:
         self.power = float(size) ** 2 / max(float(self.root @ self.root), 1)
         self.all = np.ones(len(self.inputs), bool)
 
-    def on(self, mask: Bool[np.ndarray, " input"], design: Design | None = None) -> "TargetFit":
+    def on(self, mask: KnownMask, design: Design | None = None) -> "TargetFit":
         """Return the fit of the same target on other inputs, or of another design."""
         if design is None and (mask == self.mask).all():
             return self
@@ -69,7 +70,7 @@ class TargetFit:
         """Return the extended Bayesian information criterion."""
         return self.fit.criterion()
 
-    def gone(self, keep) -> Bool[np.ndarray, " input"]:
+    def gone(self, keep) -> KnownMask:
         """Return the inputs that are left out where some of those of the mask are kept."""
         gone = np.zeros(len(self.mask), bool)
         gone[self.inputs[~np.asarray(keep)]] = True
@@ -161,7 +162,7 @@ class TargetFit:
             mask[own.inputs[np.flatnonzero(open_)[least]]] = False
             own = self.on(mask)
 
-    def second_lags(self, sizes) -> Bool[np.ndarray, " input"]:
+    def second_lags(self, sizes) -> KnownMask:
         """Return the inputs that are not kept, of sources with errors that are kept at
         another lag.
         """
