@@ -376,7 +376,7 @@ def _relations(
         at_once=related.related,
         forward=direction_evidence(apart, related.related),
         confounded=hidden.pairs,
-        drifting=drifting(inputs, graph).found,
+        drifting=drifting(inputs, graph),
         static=static.found,
         derived=static.derived,
         rivals=rivals(inputs, graph, required),

@@ -22,32 +22,28 @@ def reasons(
     `price` is what an edge of each target must be worth; `events` says that edges were chosen by
     who comes first, and that `allowed` holds that choice.
     """
-    said = np.empty(graph.shape, object)
-    for i, j, a in np.ndindex(*graph.shape):
-        said[i, j, a] = _reason(
-            (i, j, a), graph, scores, lower, price, allowed, required, lags, events
-        )
-    return said
 
-
-def _reason(edge, graph, scores, lower, price, allowed, required, lags, events) -> str:
-    i, j, a = edge
-    score, cost = float(scores[edge]), float(price[j])
-    worth = f"{score:.2g}" if score > 0 else "nothing"
-    pays = f"explains {worth} for a price of {cost:.2g}"
-    if required[edge] and graph[edge]:
-        return "kept: required"
-    if graph[edge]:
-        return f"kept: {pays}" if score > cost else f"kept with the others: by itself it {pays}"
-    if not allowed[edge]:
-        return "allowed: no, events come from elsewhere first" if events else "allowed: no"
-    beside = [a + side for side in (-1, 1) if 0 <= a + side < len(lags) and graph[i, j, a + side]]
-    if not score > cost:
+    def reason(i: int, j: int, a: int) -> str:
+        score, cost = float(scores[i, j, a]), float(price[j])
+        worth = f"{score:.2g}" if score > 0 else "nothing"
+        pays = f"explains {worth} for a price of {cost:.2g}"
+        if graph[i, j, a]:
+            if required[i, j, a]:
+                return "kept: required"
+            return f"kept: {pays}" if score > cost else f"kept with the others: by itself it {pays}"
+        if not allowed[i, j, a]:
+            return "allowed: no" + ", events come from elsewhere first" * events
+        beside = [k for k in (a - 1, a + 1) if 0 <= k < len(lags) and graph[i, j, k]]
         if beside:
-            return f"stands for lag {lags[beside[0]]}, which was kept: beside it {pays}"
-        return f"does not pay its price: {pays}"
-    if beside:
-        return f"stands for lag {lags[beside[0]]}, which was kept: {pays} only in its place"
-    if not lower[edge] > 0:
-        return f"differs too much from stretch to stretch: {pays}, but not reliably"
-    return f"explained by what was kept with it: {pays} when the graph was measured"
+            stands = f"stands for lag {lags[beside[0]]}, which was kept: "
+            return stands + (f"{pays} only in its place" if score > cost else f"beside it {pays}")
+        if not score > cost:
+            return f"does not pay its price: {pays}"
+        if not lower[i, j, a] > 0:
+            return f"differs too much from stretch to stretch: {pays}, but not reliably"
+        return f"explained by what was kept with it: {pays} when the graph was measured"
+
+    said = np.empty(graph.shape, object)
+    for edge in np.ndindex(*graph.shape):
+        said[edge] = reason(*edge)
+    return said

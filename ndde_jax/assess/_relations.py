@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from .._types import KnownGraph, KnownScores
+from .._types import KnownGraph
 from ..regression._features import knots_of, spline_terms
 from ..regression._missing import Normal, fit_normal
 from ..regression._search import WINDOWS_PER_COLUMN
@@ -186,11 +186,6 @@ class _Hidden(NamedTuple):
         return every[:, [i]], both, every
 
 
-def _rows_with(there: Bool[np.ndarray, "row"]) -> Any:
-    """Return the rows in which something is known, as a slice if it is in all of them or none."""
-    return there if there.any() and not there.all() else slice(None)
-
-
 def noisy_rates(inputs: Inputs, left: Float[np.ndarray, "row dim"]) -> Bool[np.ndarray, "dim"]:
     """Return the rates of which more than an error of the drift is left."""
 
@@ -216,7 +211,8 @@ def _outside(inputs, graph, left):
         sources = dict.fromkeys(i for i, a in places if a in soon and i != j)
         if not sources:
             continue
-        own = _rows_with(np.isfinite(left[:, j]))
+        there = np.isfinite(left[:, j])
+        own = there if there.any() and not there.all() else slice(None)
         lines = np.stack([inputs.line[own][:, a, i] for i, a in places], axis=1)
         slopes = np.linalg.lstsq(lines - lines.mean(axis=0), rows.rates[own, j], rcond=1e-9)[0]
         at = [[k for k, (s, a) in enumerate(places) if s == i and a in soon] for i in sources]
@@ -280,10 +276,6 @@ class Signs(NamedTuple):
     back: Any
     inputs: Any
     itself: Any
-
-    def by_instruments(self) -> "Signs":
-        """Return the last two alone."""
-        return self._replace(older=np.nan, news=np.nan, large=np.nan, back=np.nan)
 
 
 # Correlation of what is left of a rate with what was left a step before, below which it holds
@@ -368,7 +360,8 @@ def unseen(
         if noisy[i] and noisy[j] and np.isfinite(left[:, [i, j]]).all():
             one = _link(inputs, graph, left, beside, i, j)
             if mistaken[i] or mistaken[j]:
-                one = one._replace(signs=one.signs.by_instruments())
+                nothing = dict.fromkeys(("older", "news", "large", "back"), np.nan)
+                one = one._replace(signs=one.signs._replace(**nothing))
             for every, p in zip(found.signs, one.signs, strict=True):
                 every[i, j] = np.minimum(p * len(found.signs) * len(links), 1.0)
             found.follows[i, j] = one.follows
@@ -733,16 +726,9 @@ def static_targets(rows: Rows, left: Float[np.ndarray, "row target"]) -> Static:
 DRIFT_ERROR = 1e-3
 
 
-class Drifting(NamedTuple):
-    """`p` of every candidate, `[source target lag]`, and those that are `found`."""
-
-    p: KnownScores
-    found: KnownGraph
-
-
-def drifting(inputs: Inputs, graph: KnownGraph) -> Drifting:
-    """Test whether inputs × time explain what the kept inputs, the input itself and time leave of a
-    rate. A link that goes from one sign to the other is seen here and nowhere else.
+def drifting(inputs: Inputs, graph: KnownGraph) -> KnownGraph:
+    """Return the candidates that explain, times time, what the kept inputs, they themselves and
+    time leave of a rate. A link that goes from one sign to the other is seen here and nowhere else.
     """
     rows = inputs.rows
     n, dim, lags = len(rows.rates), rows.dim, len(rows.lags)
@@ -762,7 +748,7 @@ def drifting(inputs: Inputs, graph: KnownGraph) -> Drifting:
                 p[:, j] = np.fmax(p[:, j], tested.p.reshape(dim, lags))
     p = np.where(rows.allowed, p, np.nan)
     with np.errstate(invalid="ignore"):
-        return Drifting(p, p < DRIFT_ERROR / max(np.isfinite(p).sum(), 1))
+        return p < DRIFT_ERROR / max(np.isfinite(p).sum(), 1)
 
 
 def _centred(a):

@@ -71,8 +71,6 @@ def rivals(inputs: Inputs, graph: KnownGraph, required: KnownGraph) -> Rivals:
         plain = np.concatenate([plain, inputs.bend], axis=-1)
     plain = _unit(np.moveaxis(plain, 0, -1))  # [lag source column row]
     plain_grams = np.einsum("asmn,askn->asmk", plain, plain, optimize=True)
-    cost, lower, lag_cost = found.cost.copy(), found.lower.copy(), found.lag_cost.copy()
-    rival = found.rival.copy()
     beside = touching(graph, rows.lags)
     for j in np.flatnonzero((graph & ~required).any(axis=(0, 2))).tolist():
         possible = rows.allowed[:, j] & ~graph[:, j]
@@ -105,10 +103,8 @@ def rivals(inputs: Inputs, graph: KnownGraph, required: KnownGraph) -> Rivals:
                 # Without noise any candidate makes up for what polynomials lack of a law.
                 lines = np.stack([inputs.line[:, a, i] for i, lags in groups for a in lags], axis=1)
                 splines = spline_terms(lines, knots_of(lines))[..., 1:]
-                number = np.concatenate(
-                    [np.full(len(lags), k) for k, (_, lags) in enumerate(groups)]
-                )
-                number = np.repeat(number, splines.shape[2])
+                counts = [splines.shape[2] * len(lags) for _, lags in groups]
+                number = np.repeat(np.arange(len(groups)), counts)
                 kept = np.concatenate([kept, _unit(splines.reshape(n, -1).T)])
                 kept_of = np.concatenate([kept_of, np.stack([number, number])], axis=1)
                 whole = left_by(rate, kept.T)
@@ -120,7 +116,9 @@ def rivals(inputs: Inputs, graph: KnownGraph, required: KnownGraph) -> Rivals:
             rest, new = (kept_of != k).all(axis=0), columns_of != k
             others, with_others = kept[rest], with_kept[:, :, new][..., rest]
             if drift is not None:
-                rest_of_drift = _unit(drift.without(_only(graph[:, j], i, lags))[None, :, j])
+                only = np.zeros_like(graph[:, j])
+                only[i, lags] = True
+                rest_of_drift = _unit(drift.without(only)[None, :, j])
                 others = np.concatenate([others, rest_of_drift])
                 more = columns[:, :, new] @ rest_of_drift.T
                 with_others = np.concatenate([with_others, more], axis=-1)
@@ -132,14 +130,14 @@ def rivals(inputs: Inputs, graph: KnownGraph, required: KnownGraph) -> Rivals:
             said = (own @ (with_rate[..., new] - shared @ explained)[..., None])[..., 0]
             rise = (left - (said**2).sum(axis=-1) - whole @ whole) / total
             rise = np.where(possible, rise.T, np.inf)  # [source lag]
-            lag_cost[i, j, lags] = rise[i].min()
+            found.lag_cost[i, j, lags] = rise[i].min()
             rise[i] = np.inf
             s, b = np.unravel_index(np.argmin(rise), rise.shape)
             if np.isfinite(rise[s, b]):
-                cost[i, j, lags], rival[i, j, lags] = rise[s, b], (s, b)
+                found.cost[i, j, lags], found.rival[i, j, lags] = rise[s, b], (s, b)
                 replaced = left_by(rate, np.concatenate([others, columns[b, s, new]]).T)
-                lower[i, j, lags] = _bound((replaced**2 - whole**2) / total)
-    return Rivals(cost, lower, rival, lag_cost)
+                found.lower[i, j, lags] = _bound((replaced**2 - whole**2) / total)
+    return found
 
 
 def partial_rivals(rows: Rows, graph: KnownGraph, required: KnownGraph, fewest: int) -> Rivals:
@@ -171,12 +169,6 @@ def partial_rivals(rows: Rows, graph: KnownGraph, required: KnownGraph, fewest: 
             lag_cost = np.minimum(told.lag_cost[:, target], found.lag_cost[some, j])
             found.lag_cost[to] = lag_cost[:, None]
     return found
-
-
-def _only(kept: SourceLags, source: int, lags: list[int]) -> SourceLags:
-    only = np.zeros_like(kept)
-    only[source, lags] = True
-    return only
 
 
 def _unit(columns: Float[np.ndarray, "*any row"]) -> Float[np.ndarray, "*any row"]:

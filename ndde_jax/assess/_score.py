@@ -39,18 +39,6 @@ class FittedDrift(NamedTuple):
     scale: Float[np.ndarray, "dim"]
     among: Int[np.ndarray, "dim"] | None = None
 
-    @classmethod
-    def along(
-        cls,
-        model: AbstractDelayModel | Callable,
-        history: Float[np.ndarray, "row lag dim"],
-        dtype: Any,
-        scale: Float[np.ndarray, "dim"],
-    ) -> "FittedDrift":
-        """Return a drift along a history, in physical units."""
-        scale = np.where(scale > 0, scale, 1)
-        return cls(model_rates(model, history, dtype) / scale, model, history, dtype, scale)
-
     def of(self, rows: Any, some: Bool[np.ndarray, "dim"]) -> "FittedDrift":
         """Return the drift of some of the variables at some rows; its history keeps the others."""
         among = np.arange(len(some)) if self.among is None else self.among
@@ -126,11 +114,6 @@ class Rows(NamedTuple):
         there = np.isfinite(self.rates[:, j]) & self.known[:, 0, own].all(axis=1)
         return there & self.known[:, kept.T].all(axis=1)
 
-    def measured(self, source: int, place: int) -> Bool[np.ndarray, "row"]:
-        """Return the rows in which a source is measured at a lag, by its place."""
-        everywhere = np.ones(len(self.rates), bool)
-        return everywhere if self.known is None else self.known[:, place, source]
-
     @property
     def dim(self) -> int:
         """The number of variables."""
@@ -175,8 +158,10 @@ def _rows(
     rate_scale, scale = (np.asarray(a, np.float64) for a in (s.rate_scale, s.scale))
     drift = None
     if model is not None:
-        physical = _physical(windows, used, history)
-        drift = FittedDrift.along(model, physical, windows.history.dtype, rate_scale)
+        physical, dtype = _physical(windows, used, history), windows.history.dtype
+        unit = np.where(rate_scale > 0, rate_scale, 1)
+        rates_of_model = model_rates(model, physical, dtype) / unit
+        drift = FittedDrift(rates_of_model, model, physical, dtype, unit)
     return Rows(
         past=np.asarray(history, np.float64)[used],
         rates=rates,
@@ -560,7 +545,9 @@ def kept_p_values(inputs: Inputs, graph: KnownGraph, p: KnownScores) -> KnownSco
         others[i, a] = False
         own = None if (i, a) == (j, 0) else j
         past, there = earlier(inputs, graph, i, lags[a])
-        there &= rows.counting(j, graph[:, j]) & rows.measured(i, a)
+        there &= rows.counting(j, graph[:, j])
+        if rows.known is not None:
+            there &= rows.known[:, a, i]
         beside = np.concatenate([kept_columns(inputs, others, own=own), past], axis=1)[there]
         if len(beside) > ROWS * (beside.shape[1] + 10):
             p[i, j, a] = group_test(rows.rates[there, j], inputs.test[there, a, i], beside).p
