@@ -1,7 +1,6 @@
 """The windows of a record that is read as a map or as a flow, by the evidence of its samples."""
 
 import dataclasses
-import functools
 import time
 from typing import Any, NamedTuple
 
@@ -14,7 +13,7 @@ from ..samples._holds import clock_of
 from ..samples._samples import Samples, named
 from ..windows._prior import PriorKnowledge, read_prior
 from ..windows._stencils import choose_scheme, reads_filtered, rings
-from ..windows._windows import Measurements, cut_windows, read_measurements
+from ..windows._windows import Measurements, Windows, cut_windows, read_measurements
 from ._midpoint import cut_steps, halfway
 from ._partial import completed, with_partial
 from ._screened import Screened
@@ -64,6 +63,26 @@ class Chosen(NamedTuple):
     seconds: float
 
 
+class _Cut(NamedTuple):
+    """Samples, what was `measured` of them, and how that is cut into windows."""
+
+    samples: Samples
+    measured: Measurements
+    lags: tuple[int, ...]
+    prior: PriorKnowledge | None
+
+    def windows(self, scheme: str = "euler") -> Windows:
+        """Return the windows of a scheme, by default those of a map."""
+        return cut_windows(self.measured, self.lags, scheme, self.prior)
+
+    def read_as(self, reading: str, readings: Readings | None) -> Screened:
+        """Return the windows of a map, or those of a flow, halfway through its steps."""
+        if reading == "map":
+            return Screened(self.windows(), readings=readings)
+        steps = cut_steps(self.measured, self.lags, self.prior)
+        return Screened(halfway(steps), steps=steps, readings=readings)
+
+
 def choose_windows(
     samples: Samples,
     *,
@@ -105,9 +124,9 @@ def _chosen(
     """Return the windows, cut from the samples to begin with, and sentences on choices that they do
     not explain themselves.
     """
-    measured = read_measurements(beginning)
-    windows = cut_windows(measured, lags, "euler" if scheme == "midpoint" else scheme, prior)
-    regular = measured.data.regular
+    cut = _Cut(samples, read_measurements(beginning), lags, prior)
+    windows = cut.windows("euler" if scheme == "midpoint" else scheme)
+    regular = cut.measured.data.regular
     decided = scheme
     if scheme == "auto":
         noise = (np.asarray(windows.noise_share), windows.roll_off, windows.ringing)
@@ -116,7 +135,7 @@ def _chosen(
         halfway_too = any(lag > 0 for lag in lags) or reads_filtered(*noise)
         decided = choose_scheme(*noise, regular=regular, delayed=halfway_too)
     compared = regular and decided in ("euler", "midpoint") and not rings(windows.ringing)
-    readings = _compared(samples, measured, lags, prior) if compared else None
+    readings = _compared(cut) if compared else None
     if scheme == "auto" and readings is not None:
         # What is held between the ticks of a clock is no flow, whatever drives it, and no map.
         before = samples.as_measured()
@@ -126,14 +145,15 @@ def _chosen(
         growing = proportional(factor_nats(samples), samples)
         if growing.any():
             logs, begun = (_with_logarithms(one, growing) for one in (samples, beginning))
-            told = _as_logarithms_tell(logs, begun, readings, decided, measured, lags, prior, ~held)
+            logs = _Cut(logs, read_measurements(begun), lags, prior)
+            told = _as_logarithms_tell(logs, cut, readings, decided, ~held)
             if told is not None:
                 screened, said = told
                 why = BY_LOGARITHMS.format(names=named(samples, np.flatnonzero(growing)))
                 return screened, (*said, why)
-        return _as_read(readings, decided, measured, lags, prior, ~held)
+        return _as_read(cut, readings, decided, ~held)
     if decided == "midpoint":
-        return _as_flow(readings, measured, lags, prior), ()
+        return cut.read_as("flow", readings), ()
     return Screened(windows, readings=readings), ()
 
 
@@ -148,60 +168,37 @@ def _with_logarithms(samples: Samples, columns: Bool[np.ndarray, "dim"]) -> Samp
 
 
 def _as_logarithms_tell(
-    samples: Samples,
-    beginning: Samples,
-    readings: Readings,
-    decided: str,
-    measured: Measurements,
-    lags: tuple[int, ...],
-    prior: PriorKnowledge | None,
-    counting: Bool[np.ndarray, " target"],
+    logs: _Cut, cut: _Cut, readings: Readings, decided: str, counting: Bool[np.ndarray, " target"]
 ) -> tuple[Screened, tuple[str, ...]] | None:
-    """Return the windows of measurements that their logarithms, as samples, read as a map or as a
-    flow: where noise multiplies, sums of splines of the values themselves describe neither. None
-    where the logarithms are too few.
+    """Return the windows of measurements that their logarithms read as a map or as a flow: where
+    noise multiplies, sums of splines of the values themselves describe neither. None where the
+    logarithms are too few.
     """
-    logs = read_measurements(beginning)
-    told = _compared(samples, logs, lags, prior)
+    told = _compared(logs)
     if told is None:
         return None
     told = told._replace(nats=np.where(counting, told.nats, 0))
-    likelier, said = _as_read(told, decided, logs, lags, prior, counting)
+    likelier, said = _as_read(logs, told, decided, counting)
     found = likelier.readings or told
     readings = readings._replace(nats=found.nats, trust=found.trust, smooth=found.smooth)
     reading = "flow" if likelier.windows.scheme == "midpoint" else "map"
-    return _read_as(reading, readings, measured, lags, prior), said
+    return cut.read_as(reading, readings), said
 
 
-def _read_as(reading: str, readings: Readings, measured: Measurements, lags, prior) -> Screened:
-    """Return the windows of a map or of a flow."""
-    if reading == "map":
-        return Screened(cut_windows(measured, lags, "euler", prior), readings=readings)
-    return _as_flow(readings, measured, lags, prior)
-
-
-def _as_flow(readings: Readings | None, measured: Measurements, lags, prior) -> Screened:
-    """Return the windows of a flow, halfway through its steps."""
-    steps = cut_steps(measured, lags, prior)
-    return Screened(halfway(steps), steps=steps, readings=readings)
-
-
-def _compared(
-    samples: Samples, measured: Measurements, lags: tuple[int, ...], prior: PriorKnowledge | None
-) -> Readings | None:
+def _compared(cut: _Cut) -> Readings | None:
     """Return the comparison of a record read as a map and as a flow; None where it is too short.
 
     Where most windows miss some variable, every target is compared in those that hold what matters
     to it, by either reading.
     """
-    data, estimated = measured.data, samples.estimated
+    data, estimated = cut.measured.data, cut.samples.estimated
     rows = [np.asarray(x, float) for x in data.complete]
     every = np.concatenate(rows)
     center, scale = np.nanmean(every, axis=0), np.nanstd(every, axis=0)
     rows = [(x - center) / np.where(scale > 0, scale, 1) for x in rows]
-    known = read_prior(prior, data.dim, len(lags))
+    known = read_prior(cut.prior, data.dim, len(cut.lags))
     allowed, required = np.asarray(known.allowed), np.asarray(known.required)
-    inside = tuple(measured.mask) if measured.mask else None
+    inside = tuple(cut.measured.mask) if cut.measured.mask else None
     guessed = estimated if any(one.any() for one in estimated) else None
 
     def compared(some: Bool[np.ndarray, " variable"], target: Any = slice(None)) -> Any:
@@ -209,14 +206,14 @@ def _compared(
         edges[:, :, target] = np.stack([allowed, required])[:, :, target]
         return compare_readings(
             [x[:, some] for x in rows],
-            lags,
+            cut.lags,
             edges[0][some][:, some],
             edges[1][some][:, some],
             inside,
             guessed and tuple(one[:, some] for one in guessed),
         )
 
-    graphs = _graphs_where_most_is_missing(samples, measured, lags, prior)
+    graphs = _graphs_where_most_is_missing(cut)
     if graphs is None:
         return compared(np.ones(data.dim, bool))
     nats, trust, smooth = np.zeros(data.dim), 1.0, False
@@ -232,16 +229,16 @@ def _compared(
 
 
 def _graphs_where_most_is_missing(
-    samples: Samples, measured: Measurements, lags: tuple[int, ...], prior: PriorKnowledge | None
+    cut: _Cut,
 ) -> Bool[np.ndarray, "reading source target lag"] | None:
     """Return the graphs of both readings where most windows of a target miss some variable that it
     does not need; None elsewhere.
     """
-    windows = cut_windows(measured, lags, "euler", prior)
+    windows = cut.windows()
     if int(windows.n_valid) > COMPLETE * windows.valid.shape[0]:
         return None
-    readings = Screened(windows), _as_flow(None, measured, lags, prior)
-    found = [with_partial(reading, samples) for reading in readings]
+    readings = Screened(windows), cut.read_as("flow", None)
+    found = [with_partial(reading, cut.samples) for reading in readings]
     if any(reading.windows.partial is None for reading in found):
         return None
     graphs = np.stack([np.asarray(reading.found.graph) for reading in found])
@@ -250,12 +247,7 @@ def _graphs_where_most_is_missing(
 
 
 def _as_read(
-    readings: Readings,
-    decided: str,
-    measured: Measurements,
-    lags: tuple[int, ...],
-    prior: PriorKnowledge | None,
-    counting: Bool[np.ndarray, " target"],
+    cut: _Cut, readings: Readings, decided: str, counting: Bool[np.ndarray, " target"]
 ) -> tuple[Screened, tuple[str, ...]]:
     """Return the windows of a map or of a flow, whichever reading of the record is likelier.
 
@@ -264,22 +256,16 @@ def _as_read(
     tells little, both are searched, and the search decides if it tells more than the comparison
     did, about the targets that are `counting`.
     """
-
-    read_as = functools.partial(
-        _read_as, readings=readings, measured=measured, lags=lags, prior=prior
-    )
     limit = TIE if decided == "euler" else -CLEARLY
     likelier, other = ("map", "flow") if readings.evidence <= limit else ("flow", "map")
-    chosen = read_as(likelier)
+    chosen = cut.read_as(likelier, readings)
     n, dim = float(np.asarray(chosen.windows.valid).sum()), chosen.windows.dim
-    coarse = any(step > 1 for step in np.diff(lags))
-    tells = {kind: n * dim * TELLS for kind in ("map", "flow")}
-    if coarse:
-        tells["map"] = n * dim * TELLS_COARSE
+    coarse = any(step > 1 for step in np.diff(cut.lags))
+    tells = {"map": n * dim * (TELLS_COARSE if coarse else TELLS), "flow": n * dim * TELLS}
     unsure = abs(readings.evidence) < tells[other] or (coarse and likelier == "map")
     unsure = unsure and not (readings.smooth and likelier == "flow")
     if unsure or np.asarray(chosen.found.products).any():
-        searched = {likelier: chosen, other: read_as(other)}
+        searched = {likelier: chosen, other: cut.read_as(other, readings)}
         nats = _nats_of_searches(searched["map"], searched["flow"], readings) * counting
         total = float(nats.sum())
         reading = "flow" if total > 0 else "map"
