@@ -506,7 +506,7 @@ def _search(
         screened = with_samples(screened, samples, recipe, reading, events is not None)
         if whole is not None:
             drift = None if before is None else fit_screened(before, before.found.graph)
-            screened = screened.part_of(whole._replace(drift=drift))
+            screened = screened.knowing(whole=whole._replace(drift=drift))
         remarks = recipe.strategy.remarks(screened, as_price(coefficient, "coefficient"))
         choices = (*choices, *said, *_said_of_data(samples, screened, recipe), *remarks)
         search = functools.partial(_measured, screened, recipe.strategy, coefficient, search_key)

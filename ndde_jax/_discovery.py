@@ -527,7 +527,7 @@ def with_samples(
     is_map = windows.scheme == "euler" and reading != "flow"  # whose delays are whole
     between = recipe.delays and samples.regular and not (events or is_map)
     record = Record.of(samples, windows) if between else None
-    return screened.knowing(measurement_errors(samples), record)
+    return screened.knowing(errors=measurement_errors(samples), record=record)
 
 
 def _inconsistency(found: Discovery) -> str:

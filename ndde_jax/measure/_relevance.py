@@ -97,7 +97,7 @@ def _by_present(screened: Screened) -> SplineGraph:
     if screened.data.refused or present.partial is not None:
         return Screened(present).found
     data = KnownData(present)
-    few = screened.design.of_inputs(slice(data.dim))
+    few = [screened.design.of_inputs(slice(data.dim))] * data.dim
     return graph_of_terms(data, few, screened.present, SHORTLIST)
 
 

@@ -702,7 +702,7 @@ QUICK = 128
 COPIED = 200_000
 
 
-def _padded(spare: int, values: Any, *axes: int) -> np.ndarray:
+def padded(spare: int, values: Any, *axes: int) -> np.ndarray:
     """Return values with so many zeros after them along some axes."""
     values = np.asarray(values)
     if not spare:
@@ -730,7 +730,7 @@ def search_known(
     while room < max(n_groups, least):
         room = room * 3 // 2 if room & (room - 1) == 0 else room * 4 // 3
     most = min(most, room)
-    whole = functools.partial(_padded, room - n_groups)
+    whole = functools.partial(padded, room - n_groups)
     level = np.zeros((n_targets, n_groups), np.int32) if start is None else start
     level = whole(level, 1).astype(np.int32)
     shared = Problem(
@@ -779,7 +779,7 @@ def _search_rows(problem: Problem, found: Selection, rows: Int[np.ndarray, " row
     program = _program(problem.present.size <= QUICK)
     parts = (problem.cross, problem.power, problem.allowed, problem.required, found.level)
     cross, power, allowed, required, start = (
-        _padded(TARGETS - len(rows), part[rows], 0) for part in parts
+        padded(TARGETS - len(rows), part[rows], 0) for part in parts
     )
     own = problem._replace(cross=cross, power=power, allowed=allowed, required=required)
     for every, new in zip(found, program(own, start, np.int32(len(rows)), most=most), strict=True):

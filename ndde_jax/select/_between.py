@@ -511,7 +511,8 @@ class Refiner:
     def _placed(self, j: int, sources, delay, half, known) -> "Delayed":
         delays, halves = (np.full(len(self.lag), np.nan) for _ in range(2))
         for k, source in enumerate(sources):
-            place = self._place(j, int(source), delay[k])
+            own = np.flatnonzero(self.places[j] & self._free(j) & (self.source == source))
+            place = own[np.abs(self.lag[own] - delay[k]).argmin()] if len(own) else None
             # Two delays of one source at one place: the first stands for both.
             if place is not None and np.isnan(delays[place]):
                 delays[place], halves[place] = delay[k], half[k]
@@ -534,11 +535,6 @@ class Refiner:
         cost = best_fit(design, y, found.mask).criterion() + each.sum()
         delays, halves = (np.where(kept, values, np.nan) for values in (at.delays, at.halves))
         return cost, Refined(design, found.mask, found.slots, delays, halves)
-
-    def _place(self, j: int, source: int, delay: float) -> int | None:
-        """Return the candidate of a source nearest to a delay."""
-        own = np.flatnonzero(self.places[j] & self._free(j) & (self.source == source))
-        return int(own[np.argmin(np.abs(self.lag[own] - delay))]) if len(own) else None
 
     def states(self, j: int, places, delays) -> Float[np.ndarray, "window place"]:
         """Return the sources at their delays; at their candidates where a record does not reach so
@@ -563,14 +559,10 @@ class Refiner:
             for side in (own[far < 0][::-1], own[far > 0]):
                 around[0][side[:1]] = True
                 around[1][side[:2]] = True
-        some = self._with_a_reader_each(around[1] & (inputs | ~self._free(j)), mask, found.delays)
-        return [some, *around]
-
-    def _with_a_reader_each(self, reads, graph, delays):
-        by_pair = [np.reshape(a, (len(self.lags), -1)).T for a in (reads, graph, delays)]
-        reads, graph, delays = by_pair
+        some = around[1] & (inputs | ~self._free(j)), mask, found.delays
+        reads, graph, delays = (np.reshape(a, (len(self.lags), -1)).T for a in some)
         delays = np.where(np.isfinite(delays), delays, self.lags)
-        return with_a_reader_each(reads, graph, delays, self.lags).T.ravel()
+        return [with_a_reader_each(reads, graph, delays, self.lags).T.ravel(), *around]
 
     def between(self, found: Refined) -> bool:
         """Return whether a delay lies clear of its candidate: outside its interval, and not next to

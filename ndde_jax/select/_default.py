@@ -24,7 +24,7 @@ from ..regression._search import columns_price, log_choices
 from ..regression._terms import FLOOR
 from ..windows._flat import KnownData
 from ..windows._windows import Windows
-from ._between import Refined, Refiner
+from ._between import Refined
 from ._judge import Judged, fit_on, judge
 from ._measured import Described, Measured, drift_on, measure_targets, networks_of
 from ._screened import Screened
@@ -222,9 +222,9 @@ class Default(AbstractStrategy):
             closed = _on_windows(screened, weak, between)
         else:
             closed = on_whole(screened, between)
-        data, plain, refiners, refined, fits, found, summed = closed
-        screened = screened.part_of(screened.whole, summed)
-        screening, judged = _after(found, fits, refined), [None] * data.dim
+        data, refined, fits = closed.data, closed.refined, closed.fits
+        screened = screened.knowing(summed=closed.summed)
+        screening, judged = _after(closed), [None] * data.dim
         if self.networks is not None and not data.refused:
             in_memory = [own.of_windows() for own in fits]
             judged = judged_by_networks(data, screening, in_memory, price, self.networks, key)
@@ -242,7 +242,7 @@ class Default(AbstractStrategy):
         ]
         measured = measure_targets(screened, data, targets, price)
         if any(found is not None for found in refined):
-            given = (data, refiners, targets, plain, price, self.networks, key)
+            given = (closed, targets, price, self.networks, key)
             measured = _reading_candidates(screened, measured, *given)
         risk = [
             own.fit.on(mask).corrected_risk() if own.network is None else own.network.risk
@@ -311,12 +311,24 @@ def distributed_inputs(
 def _on_windows(
     screened: Screened, weak: Bool[np.ndarray, "target input"] | None, between: bool
 ) -> ClosedForms:
-    """Return the closed forms of windows in memory, with delays `between` the candidates or without
-    any.
+    """Return the closed forms of windows in memory, on the inputs that splines chose, after what
+    samples tell of maps and of errors; with delays `between` the candidates or without any.
+
+    - `weak`: the inputs of a map with distributed lags, if the record is one.
     """
-    plain, data = _closed_forms(screened, weak)
-    refiners = screened.refiners(data, plain) if between and not data.refused else []
+    data, windows, errors = screened.data, screened.windows, screened.errors
+    chosen = flat_inputs(np.asarray(screened.found.graph)) if weak is None else weak
+    plain = [screened.fit(j, mask) for j, mask in enumerate(chosen)]
     refined: list[Refined | None] = [None] * data.dim
+    if data.refused:
+        return ClosedForms(data, plain, [], refined, plain, screened.found)
+    if weak is None and screened.readings is not None and windows.scheme == "euler":
+        plain = _or_of_a_map(screened, plain, screened.readings)
+    if errors is not None and np.any(errors > 0):
+        sizes = np.sqrt(errors) / np.asarray(windows.scaling.scale, float)
+        plain = [own.without_stand_ins(sizes) for own in plain]
+        data = data.allowing(~np.stack([own.second_lags(sizes) for own in plain]))
+    refiners = screened.refiners(data, plain) if between else []
     if refiners:
         refined = [refiners[j](j, own.mask) for j, own in enumerate(plain)]
     fits = [
@@ -324,28 +336,6 @@ def _on_windows(
         for own, found in zip(plain, refined, strict=True)
     ]
     return ClosedForms(data, plain, refiners, refined, fits, screened.found)
-
-
-def _closed_forms(
-    screened: Screened, weak: Bool[np.ndarray, "target input"] | None
-) -> tuple[list[TargetFit], KnownData]:
-    """Return the regressions on the inputs that splines chose, after what samples tell of maps and
-    of errors; and the data, with the inputs that networks may bring in.
-
-    - `weak`: the inputs of a map with distributed lags, if the record is one.
-    """
-    data, windows, errors = screened.data, screened.windows, screened.errors
-    chosen = flat_inputs(np.asarray(screened.found.graph)) if weak is None else weak
-    fits = [screened.fit(j, mask) for j, mask in enumerate(chosen)]
-    if data.refused:
-        return fits, data
-    if weak is None and screened.readings is not None and windows.scheme == "euler":
-        fits = _or_of_a_map(screened, fits, screened.readings)
-    if errors is not None and np.any(errors > 0):
-        sizes = np.sqrt(errors) / np.asarray(windows.scaling.scale, float)
-        fits = [own.without_stand_ins(sizes) for own in fits]
-        data = data.allowing(~np.stack([own.second_lags(sizes) for own in fits]))
-    return fits, data
 
 
 def _or_of_a_map(
@@ -377,34 +367,30 @@ def _better_as_map(screened: Screened, own: TargetFit, inputs: KnownMask) -> Tar
     return screened.fit(own.target, inputs) if as_well else own
 
 
-def _after(
-    screening: SplineGraph, fits: list[TargetFit], refined: list[Refined | None]
-) -> SplineGraph:
+def _after(closed: ClosedForms) -> SplineGraph:
     """Return the result of splines, with the choices of what describes the targets now, and the
     shortlists of those that have delays of their own.
     """
-    shortlist = np.array(screening.shortlist)
-    for j, found in enumerate(refined):
+    shortlist = np.array(closed.found.shortlist)
+    for j, found in enumerate(closed.refined):
         if found is not None:
             shortlist[j] = found.shortlist
-    graph = from_flat_inputs(np.stack([own.mask for own in fits]))
-    return eqx.tree_at(lambda s: (s.graph, s.shortlist), screening, (graph, shortlist))
+    graph = from_flat_inputs(np.stack([own.mask for own in closed.fits]))
+    return eqx.tree_at(lambda s: (s.graph, s.shortlist), closed.found, (graph, shortlist))
 
 
 def _reading_candidates(
     screened: Screened,
     measured: Measured,
-    data: KnownData,
-    refiners: list[Refiner],
+    closed: ClosedForms,
     targets: list[Described],
-    plain: list[TargetFit],
     price: AbstractPrice,
     config: StrengthConfig | None,
     key: Any,
 ) -> Measured:
     """Return the measure with a drift that reads candidates although delays lie between them: for a
     target with such delays those around each, as many as describe it best, and a network where that
-    explains more. `plain` are the regressions without such delays.
+    explains more.
     """
     mask = flat_inputs(measured.graph)
     delays, halves = (np.full(mask.shape, np.nan) for _ in range(2))
@@ -413,13 +399,13 @@ def _reading_candidates(
         if own is None:
             continue
         delays[j], halves[j] = (np.where(mask[j], a, np.nan) for a in (own.delays, own.halves))
-        if refiners[j].off(own).any():
-            sets: list[KnownMask] = refiners[j].readings(j, own, mask[j], plain[j].mask)
+        if closed.refiners[j].off(own).any():
+            sets = closed.refiners[j].readings(j, own, mask[j], closed.plain[j].mask)
             every = screened.fit(j, np.any(sets, axis=0))
             late[j] = sorted((every.on(inputs) for inputs in sets), key=TargetFit.criterion)
             reads[j], networks[j] = late[j][0].mask, None
-    asked = [late[j][0].leftover() if j in late else 1.0 for j in range(data.dim)]
-    asked = beyond_chance(asked) if config is not None else [False] * data.dim
+    asked = [late[j][0].leftover() if j in late else 1.0 for j in range(len(targets))]
+    asked = beyond_chance(asked) if config is not None else [False] * len(targets)
     for j in map(int, np.flatnonzero(asked)):
         # Where data tell that there is more to a law they can tell it from more candidates.
         own, widest = late[j][0], max(late[j], key=lambda fit: len(fit.inputs))

@@ -22,7 +22,7 @@ from .._types import KnownMask, to_jax
 from ..fit._newton import NetworkFit, fit_network, predict, predict_and_jacobian
 from ..fit._prices import AbstractPrice
 from ..fit._refit import StrengthConfig
-from ..regression._search import COMPILER_OPTIONS, known_options
+from ..regression._search import COMPILER_OPTIONS, known_options, padded
 from ..regression._terms import FLOOR
 from ._splines import SplineGraph
 
@@ -284,15 +284,11 @@ def fit_on(data, j: int, mask, price, config, key) -> tuple[NetworkFit, np.ndarr
 
 def _problem(data, j: int, inputs, price, config, undecided) -> MoveProblem:
     """Return the problem of one target, with rows of padding."""
-    length = padded_length(len(data.weight))
-    arrays = (_padded(a, length) for a in (inputs, data.outputs[:, j], data.weight))
-    inputs, output, weight = (to_jax(a, data.dtype) for a in arrays)
+    arrays = (inputs, data.outputs[:, j], data.weight)
+    spare = padded_length(len(data.weight)) - len(data.weight)
+    inputs, output, weight = (to_jax(padded(spare, a, 0), data.dtype) for a in arrays)
     among = to_jax(data.inputs.shape[1], data.dtype)
     return MoveProblem(inputs, output, weight, among, price, config, undecided)
-
-
-def _padded(array, length: int):
-    return np.concatenate([array, np.zeros((length - len(array), *array.shape[1:]))])
 
 
 class _Refit(NamedTuple):
@@ -321,9 +317,7 @@ def _fit_compiled():
     return jax.jit(_fitted, compiler_options=known_options(COMPILER_OPTIONS))
 
 
-@eqx.filter_jit
-def _ranked(problem: MoveProblem, mask, found):
-    return problem.linearised(mask, found)
+_ranked = eqx.filter_jit(MoveProblem.linearised)
 
 
 def _refit(problem: MoveProblem, mask, network, steps: int, decay: Any = 1e-2) -> _Refit:

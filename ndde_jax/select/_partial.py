@@ -99,7 +99,8 @@ def with_partial(screened: Screened, samples: Samples) -> Screened:
     partial = _partial(screened, samples)
     if (np.asarray(partial.rated).sum(axis=0) == int(windows.n_valid)).all():
         return screened
-    return screened.on_rows(dataclasses.replace(windows, partial=partial))
+    windows = dataclasses.replace(windows, partial=partial)
+    return Screened(windows, steps=screened.steps, readings=screened.readings)
 
 
 def _partial(screened: Screened, samples: Samples) -> PartialWindows:

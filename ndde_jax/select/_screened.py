@@ -61,12 +61,12 @@ class Screened:
         self.whole: Any = None
         self.summed: Summed | None = None
 
-    def part_of(self, whole: Any, summed: Summed | None = None) -> "Screened":
-        """Return the same as a part of a record that does not fit into memory, of which sums may be
-        known.
+    def knowing(self, **more: Any) -> "Screened":
+        """Return the same with what is known beside windows: `errors` and `record`, or the `whole`
+        record and the sums over it, `summed`.
         """
         other = copy.copy(self)
-        other.whole, other.summed = whole, summed
+        vars(other).update(more)
         return other
 
     def rate(self, j: int, inputs: KnownMask) -> Rate:
@@ -79,16 +79,6 @@ class Screened:
         design = self.design_for(j, inputs) if partial else self.design
         weight = design.root**2
         return Rate(design, output, float(weight @ output) / max(float(weight.sum()), 1))
-
-    def knowing(self, errors: Float[np.ndarray, " dim"], record: Record | None) -> "Screened":
-        """Return the same with what samples tell beside windows."""
-        other = copy.copy(self)
-        other.errors, other.record = errors, record
-        return other
-
-    def on_rows(self, windows: Windows) -> "Screened":
-        """Return the same samples in windows of the same positions, searched anew."""
-        return Screened(windows, self.steps, self.readings, self.errors, self.record)
 
     def on(self, windows: Windows) -> "Screened":
         """Return other windows of the same samples, for example those of a half."""

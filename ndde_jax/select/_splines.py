@@ -145,10 +145,10 @@ def search_known(
     if data.refused:
         nothing = [Terms.lines(mask) for mask in data.allowed & False]
         with np.errstate(divide="ignore", invalid="ignore"):
-            return graph_of_terms(data, design, nothing, shortlist)
+            return graph_of_terms(data, [design] * data.dim, nothing, shortlist)
     outputs = _standardised(data, design)
     every = find_all_terms(design, outputs, data.allowed, data.required, data.dim, now)
-    return graph_of_terms(data, design, every, shortlist)
+    return graph_of_terms(data, [design] * data.dim, every, shortlist)
 
 
 class Searched(NamedTuple):
@@ -186,12 +186,7 @@ def search_exact(
             better = fit_terms(many(), outputs[:, j], other).criterion() < fits[j].criterion()
             if better:
                 terms[j], designs[j], bent[j] = other, many(), True
-    n_slots = min(shortlist, few.n_inputs)
-    rows = [
-        describe(design, raw, own, data.dim, n_slots)
-        for design, raw, own in zip(designs, data.outputs.T, terms, strict=True)
-    ]
-    return Searched(_graph_of(_stacked(rows), data), bent)
+    return Searched(graph_of_terms(data, designs, terms, shortlist), bent)
 
 
 def present_terms(data: KnownData, design: Design) -> list[Terms]:
@@ -207,13 +202,15 @@ def _standardised(data: KnownData, design: Design) -> Float[np.ndarray, "window 
 
 
 def graph_of_terms(
-    data: KnownData, design: Design, every: list[Terms], shortlist: int
+    data: KnownData, designs: list[Design], every: list[Terms], shortlist: int
 ) -> SplineGraph:
-    """Return what the terms of every rate say: the graph that they read, and its evidence."""
-    n_slots = min(shortlist, design.n_inputs)
+    """Return what the terms of every rate, each on a design, say: the graph that they read, and its
+    evidence.
+    """
+    n_slots = min(shortlist, designs[0].n_inputs)
     rows = [
         describe(design, raw, terms, data.dim, n_slots)
-        for raw, terms in zip(data.outputs.T, every, strict=True)
+        for design, raw, terms in zip(designs, data.outputs.T, every, strict=True)
     ]
     return _graph_of(_stacked(rows), data)
 

@@ -244,7 +244,7 @@ def on_whole(screened: Any, between: bool) -> ClosedForms:
     summed, found = _searched(columns, data)
     if screened.whole.drift is not None:
         # The drift of the part has met the steps, now that of the whole does.
-        drift = fit_screened(screened.part_of(screened.whole, summed), found.graph)
+        drift = fit_screened(screened.knowing(summed=summed), found.graph)
         columns = columns._replace(whole=screened.whole._replace(drift=drift))
         summed, found = _searched(columns, data)
     found = eqx.tree_at(lambda f: f.rate, found, screened.found.rate)
