@@ -14,14 +14,7 @@ import numpy as np
 from jaxtyping import PRNGKeyArray
 
 from ._blas import one_blas_thread
-from ._checks import (
-    check_choice,
-    check_coefficient,
-    check_concrete,
-    check_flag,
-    check_key,
-    refusal,
-)
+from ._checks import check_choice, check_coefficient, check_concrete, check_flag, check_key, refusal
 from ._discovery import Discovery, with_samples
 from ._recipe import SCHEMES, Recipe
 from ._spoken import amount
@@ -58,12 +51,7 @@ from .select._strategies import AbstractStrategy
 from .select._whole import Whole
 from .use._impute import IMPUTE, Imputed, impute, missing
 from .use._one_step import check_regular
-from .windows._choose_lags import (
-    check_decidable,
-    choose_lags,
-    lags_up_to,
-    with_a_quarter_more,
-)
+from .windows._choose_lags import check_decidable, choose_lags, lags_up_to, with_a_quarter_more
 from .windows._prior import (
     PriorKnowledge,
     check_prior,

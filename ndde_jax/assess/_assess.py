@@ -26,14 +26,7 @@ from ._relations import (
     unseen,
 )
 from ._rivals import Rivals, partial_rivals, rivals
-from ._score import (
-    Rows,
-    edge_p_values,
-    kept_p_values,
-    partial_rows_of,
-    read_inputs,
-    rows_of,
-)
+from ._score import Rows, edge_p_values, kept_p_values, partial_rows_of, read_inputs, rows_of
 
 # The p-value at which a source that is not kept counts half in a ranking, and the part that counts
 # of all sources of a target into which none is kept. A ranking by shares of what tells each rate

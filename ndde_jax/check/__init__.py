@@ -6,10 +6,7 @@ See [`data_findings`][ndde_jax.data_findings] and
 
 # Rules register themselves.
 from . import _line_rules as _line_rules, _refits as _refits
-from ._conditioning import (
-    noise_covariance as noise_covariance,
-    residual_memory as residual_memory,
-)
+from ._conditioning import noise_covariance as noise_covariance, residual_memory as residual_memory
 from ._finding import (
     RULES as RULES,
     Finding as Finding,

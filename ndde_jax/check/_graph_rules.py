@@ -23,17 +23,7 @@ from ..windows._choose_lags import with_a_quarter_more
 from ..windows._thin import is_regular
 from ..windows._windows import Windows
 from ._conditioning import memory_of
-from ._finding import (
-    ESTIMATED,
-    GRAPH,
-    NOTE,
-    PROBLEM,
-    RESERVATION,
-    SHOWN_LINKS,
-    Hit,
-    Limits,
-    rule,
-)
+from ._finding import ESTIMATED, GRAPH, NOTE, PROBLEM, RESERVATION, SHOWN_LINKS, Hit, Limits, rule
 
 # Rows of measured values in which residuals are looked at, at least.
 FEWEST = 100

@@ -310,14 +310,8 @@ TREATED = {
         "Give the driver of the season as a variable if it was measured; treat=False keeps the "
         "season.",
     ),
-    "rhythm": (
-        "rhythm",
-        "Nothing, unless it is a clock from outside: prepare_samples removes it.",
-    ),
-    SCHEDULE: (
-        "season",
-        "Nothing, if it is one; treat=False searches for what drives it.",
-    ),
+    "rhythm": ("rhythm", "Nothing, unless it is a clock from outside: prepare_samples removes it."),
+    SCHEDULE: ("season", "Nothing, if it is one; treat=False searches for what drives it."),
     "trend": ("trend", "Give what causes it as a variable; treat=False keeps the trend."),
     "impute": ("missing values", "Compare with the graph without them, recipe Recipe(impute=0)."),
     "gaps": (

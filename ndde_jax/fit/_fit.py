@@ -369,11 +369,9 @@ def _sparsified(method, config, mean_loss, data, layers, initial, warmup: str, k
     # Columns that see nothing stay at zero, so that no penalty on weights counts them.
     allowed = known.allowed.astype(dtype)
     layers, initial = scale_inputs(layers, allowed), scale_inputs(initial, allowed)
-    selector = method.init(layers)
     coefficient = jnp.repeat(coefficients, dim)
-    start = (layers, initial, selector)
-    given = (method, config, mean_loss, data, known, coefficient, warmup_steps)
-    train = sparsify(*given, *start, key)
+    given = (config, mean_loss, data, known, coefficient, warmup_steps)
+    train = sparsify(method, *given, layers, initial, key)
     layers, selector = train.params
     waited = train.step - train.best_step
     converged = False if config.patience is None else waited >= config.patience
@@ -420,19 +418,15 @@ def _ended(data: FlatData, found: _Found, layers, steps):
     failed = failed | data.refused
     n_coefficients, dim, n_inputs = found.masks.shape
     lagged = (dim, n_inputs // dim, dim)
-    mask = found.mask.reshape(lagged)
-    return (
-        mask,
-        layers,
-        dict(
-            scores=jnp.where(failed, jnp.nan, found.scores.reshape(lagged)),
-            path_masks=found.masks.reshape(n_coefficients, *lagged),
-            risk=jnp.where(failed, jnp.nan, risk),
-            losses=found.losses,
-            steps=found.steps + steps,
-            status=status,
-        ),
+    more = dict(
+        scores=jnp.where(failed, jnp.nan, found.scores.reshape(lagged)),
+        path_masks=found.masks.reshape(n_coefficients, *lagged),
+        risk=jnp.where(failed, jnp.nan, risk),
+        losses=found.losses,
+        steps=found.steps + steps,
+        status=status,
     )
+    return found.mask.reshape(lagged), layers, more
 
 
 @eqx.filter_jit
@@ -630,17 +624,7 @@ def _steepness(config: FitConfig, layers, inputs, gates, risk, dim: int) -> Any:
 
 
 def sparsify(
-    method,
-    config,
-    mean_loss: MeanLoss,
-    data,
-    known,
-    coefficient,
-    warmup_steps,
-    layers,
-    initial,
-    selector,
-    key,
+    method, config, mean_loss, data, known, coefficient, warmup_steps, layers, initial, key
 ) -> Train:
     """Train networks and gates by Adam until the smoothed penalised objective stops improving.
 
@@ -723,7 +707,7 @@ def sparsify(
             state.scores + active * known.decide(method.scores(params[1], params[0]), 1),
         )
 
-    params = (layers, selector)
+    params = (layers, method.init(layers))
     optimiser = adam.init(params)
     if first_steps:
         carry = (params, optimiser, jnp.zeros((), dtype))
@@ -795,11 +779,8 @@ def refine_weights(
         update, optimiser = _adam_step(adam, jax.grad(objective)(layers, *batch), optimiser)
         with jax.numpy_dtype_promotion("standard"):
             factor = rate * schedule(count).astype(rate.dtype)
-        return (
-            jax.tree.map(lambda p, u: p - factor * u, layers, update),
-            optimiser,
-            count + 1,
-        ), None
+        layers = jax.tree.map(lambda p, u: p - factor * u, layers, update)
+        return (layers, optimiser, count + 1), None
 
     def epoch(carry, key, n_steps=per_epoch):
         batches = data.minibatches(key, n_steps, config.batch_size)

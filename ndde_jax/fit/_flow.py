@@ -265,15 +265,9 @@ class _Networks:
 
             def one(member):
                 network, decay = member
-                return fit_network(
-                    network,
-                    seen,
-                    output,
-                    self.data.weight,
-                    n_iterations=n_iterations,
-                    decay=decay,
-                    decay_per_layer=True,
-                )
+                given = (network, seen, output, self.data.weight)
+                options = dict(decay=decay, decay_per_layer=True)
+                return fit_network(*given, n_iterations=n_iterations, **options)
 
             return jax.lax.map(one, (networks, decays))
 

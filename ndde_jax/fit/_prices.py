@@ -23,11 +23,7 @@ class AbstractPrice(eqx.Module):
 
     @abc.abstractmethod
     def __call__(
-        self,
-        risk: Float[Array, "*batch"],
-        n_windows: Any,
-        n_inputs: Any,
-        width: int,
+        self, risk: Float[Array, "*batch"], n_windows: Any, n_inputs: Any, width: int
     ) -> Float[Array, "*batch"]:
         """Return a share of the variance of a target's rate."""
 

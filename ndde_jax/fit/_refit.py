@@ -1,4 +1,4 @@
-"""Refits of one graph and of all its one-edge alternatives, in one compiled computation.
+"""Refits of one graph, and of all graphs that are an edge away from it, in one compiled program.
 
 Also the checks of every function that takes a graph.
 """
@@ -8,7 +8,6 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
@@ -87,81 +86,6 @@ def checked_refit(
     return StrengthConfig() if config is None else config, check_key(key)
 
 
-class Comparison(eqx.Module):
-    """The risk of a graph and the increase by each alternative; inputs flat, (lag, source).
-
-    Differences are signed so that positive values support the edge, kept or not.
-    """
-
-    base_in_sample: Float[Array, "target"]
-    base_held_out: Float[Array, "target"]
-    in_sample: Float[Array, "target input"]
-    held_out: Float[Array, "target input"]
-    lower: Float[Array, "target input"]
-    source_in_sample: Float[Array, "target source"]
-    source_held_out: Float[Array, "target source"]
-
-
-@eqx.filter_jit
-def compare_alternatives(
-    windows: Windows,
-    base: Bool[Array, "target input"],
-    config: StrengthConfig,
-    max_inputs: int,
-    *,
-    key: PRNGKeyArray,
-) -> Comparison:
-    """Refit the graph `base`, every graph one edge away, and every graph without one source.
-
-    `max_inputs` bounds the inputs of any network and sets what a refit costs.
-    """
-    data = FlatData(windows)
-    dim, n_inputs = base.shape
-    n_lags = n_inputs // dim
-    dtype = data.inputs.dtype
-    fold, train = folds_of(windows, data, config.folds)
-
-    flipped = base[:, None, :] ^ jnp.eye(n_inputs, dtype=bool)[None]
-    masks = [base[:, None, :], flipped]
-    if n_lags > 1:  # with one lag, leaving out a source is leaving out an edge
-        source = jnp.tile(jnp.eye(dim, dtype=bool), (1, n_lags))
-        masks.append(base[:, None, :] & ~source[None])
-    masks = jnp.concatenate(masks, axis=1)
-
-    def target(output, key, masks):
-        # All alternatives start from the same weights: paired comparisons are less noisy.
-        def alternative(mask):
-            inputs, chosen = best_of_starts(data, mask, output, config, max_inputs, key=key)
-            error = held_out_squares(chosen, inputs, output, data.weight, fold, train, config)
-            return chosen.corrected_risk(data.total), error
-
-        return jax.lax.map(alternative, masks)
-
-    risk, error = data.each_target(target, key, masks)
-    mean_error = error @ data.weight / data.total
-
-    edges = slice(1, n_inputs + 1)
-    sign = jnp.where(base, 1, -1).astype(dtype)
-    paired = sign[..., None] * (error[:, edges] - error[:, :1])
-    in_sample = sign * (risk[:, edges] - risk[:, :1])
-    held_out = sign * (mean_error[:, edges] - mean_error[:, :1])
-    if n_lags > 1:
-        source_in_sample = risk[:, n_inputs + 1 :] - risk[:, :1]
-        source_held_out = mean_error[:, n_inputs + 1 :] - mean_error[:, :1]
-    else:
-        source_in_sample, source_held_out = in_sample, held_out
-    result = Comparison(
-        base_in_sample=risk[:, 0],
-        base_held_out=mean_error[:, 0],
-        in_sample=in_sample,
-        held_out=held_out,
-        lower=_lower_bound(paired, data, config, key=jr.fold_in(key, 0)),
-        source_in_sample=source_in_sample,
-        source_held_out=source_held_out,
-    )
-    return jax.tree.map(lambda a: jnp.where(data.refused, jnp.nan, a), result)
-
-
 @eqx.filter_jit
 def search_mask(
     windows: Windows,
@@ -196,9 +120,8 @@ def search_mask(
 
         risks, networks, decays = jax.lax.map(from_scratch, starts)
         lowest = jnp.min(jnp.where(jnp.isfinite(risks), risks, jnp.inf))
-        cost = risks + price(lowest, n, n_inputs, config.width) * jnp.sum(starts, axis=1).astype(
-            dtype
-        )
+        paid = price(lowest, n, n_inputs, config.width)
+        cost = risks + paid * jnp.sum(starts, axis=1).astype(dtype)
         first = jnp.argmin(jnp.where(jnp.isfinite(cost), cost, jnp.inf))
         random = _at(config.random_networks(1, n_inputs, dtype, key=key), 0)
 
@@ -217,11 +140,8 @@ def search_mask(
                 n_iterations=config.fold_steps,
                 decay=decay,
             )
-            return (
-                found.corrected_risk(n),
-                spread_network(found.network, mask, max_inputs),
-                found.decay,
-            )
+            spread = spread_network(found.network, mask, max_inputs)
+            return found.corrected_risk(n), spread, found.decay
 
         def flip_best(carry):
             mask, risk, network, decay, count, _ = carry
@@ -346,27 +266,6 @@ def folds_of(windows: Windows, data: FlatData, n_folds: int):
     last = jnp.max(jnp.where(member, position[None], -far), axis=1, keepdims=True)
     apart = (position[None] < first - gap) | (position[None] > last + gap)
     return fold, (apart & windows.valid[None]).astype(data.inputs.dtype)
-
-
-def _lower_bound(
-    difference: Float[Array, "target input window"],
-    data: FlatData,
-    config: StrengthConfig,
-    *,
-    key: PRNGKeyArray,
-) -> Float[Array, "target input"]:
-    """Return a lower confidence bound of the mean paired difference, by resampling blocks."""
-    block = blocks_of(data.weight > 0, config.blocks)
-    member = (block[:, None] == jnp.arange(config.blocks)[None]).astype(difference.dtype)
-    sums = difference @ (data.weight[:, None] * member)
-    weights = data.weight @ member
-    # How often each block is drawn, [resample block].
-    draws = jr.randint(key, (config.resamples, config.blocks), 0, config.blocks)
-    counts = jax.vmap(lambda d: jnp.bincount(d, length=config.blocks))(draws)
-    counts = counts.astype(difference.dtype)
-    totals = counts @ weights
-    means = (sums @ counts.T) / jnp.where(totals > 0, totals, 1)[None, None]
-    return jnp.quantile(means, 1 - config.confidence, axis=-1)
 
 
 def fit_graph(

@@ -20,9 +20,11 @@ from ..fit._prices import EBIC, as_price
 from ..fit._refit import (
     StrengthConfig,
     best_of_starts,
+    blocks_of,
     checked_graph,
     checked_refit,
-    compare_alternatives,
+    folds_of,
+    held_out_squares,
     input_slots,
     spread_network,
 )
@@ -88,21 +90,92 @@ def signal_strengths(
     kept, base = checked_graph(windows, graph)
     max_inputs = input_slots(windows, graph, max_inputs)
     make_room(windows, config, key)
-    result = compare_alternatives(windows, base, config, max_inputs, key=key)
+    found = _compared(windows, base, config, max_inputs, key=key)
+    n = jnp.maximum(windows.n_valid, 1).astype(found["value"].dtype)
+    threshold = EBIC()(found["risk_in_sample"], n, base.shape[1], config.width)
+    return SignalStrengths(**found, graph=kept, threshold=threshold, prior=windows.prior)
 
-    n = jnp.maximum(windows.n_valid, 1).astype(result.in_sample.dtype)
-    return SignalStrengths(
-        value=from_flat_inputs(result.in_sample),
-        held_out=from_flat_inputs(result.held_out),
-        lower=from_flat_inputs(result.lower),
-        source_value=result.source_in_sample.T,
-        source_held_out=result.source_held_out.T,
-        graph=kept,
-        risk=result.base_held_out,
-        risk_in_sample=result.base_in_sample,
-        threshold=EBIC()(result.base_in_sample, n, base.shape[1], config.width),
-        prior=windows.prior,
+
+@eqx.filter_jit
+def _compared(
+    windows: Windows,
+    base: Bool[Array, "target input"],
+    config: StrengthConfig,
+    max_inputs: int,
+    *,
+    key: PRNGKeyArray,
+) -> dict[str, Array]:
+    """Refit the graph `base`, every graph one edge away, and every graph without one source; return
+    its risk, and by how much an edge or a source lowers it, kept or not.
+
+    `max_inputs` bounds the inputs of any network and sets what a refit costs.
+    """
+    data = FlatData(windows)
+    dim, n_inputs = base.shape
+    n_lags = n_inputs // dim
+    dtype = data.inputs.dtype
+    fold, train = folds_of(windows, data, config.folds)
+
+    flipped = base[:, None, :] ^ jnp.eye(n_inputs, dtype=bool)[None]
+    masks = [base[:, None, :], flipped]
+    if n_lags > 1:  # with one lag, leaving out a source is leaving out an edge
+        source = jnp.tile(jnp.eye(dim, dtype=bool), (1, n_lags))
+        masks.append(base[:, None, :] & ~source[None])
+    masks = jnp.concatenate(masks, axis=1)
+
+    def target(output, key, masks):
+        # All alternatives start from the same weights: paired comparisons are less noisy.
+        def alternative(mask):
+            inputs, chosen = best_of_starts(data, mask, output, config, max_inputs, key=key)
+            error = held_out_squares(chosen, inputs, output, data.weight, fold, train, config)
+            return chosen.corrected_risk(data.total), error
+
+        return jax.lax.map(alternative, masks)
+
+    risk, error = data.each_target(target, key, masks)
+    mean_error = error @ data.weight / data.total
+
+    edges = slice(1, n_inputs + 1)
+    sign = jnp.where(base, 1, -1).astype(dtype)
+    paired = sign[..., None] * (error[:, edges] - error[:, :1])
+    in_sample = sign * (risk[:, edges] - risk[:, :1])
+    held_out = sign * (mean_error[:, edges] - mean_error[:, :1])
+    if n_lags > 1:
+        source_in_sample = risk[:, n_inputs + 1 :] - risk[:, :1]
+        source_held_out = mean_error[:, n_inputs + 1 :] - mean_error[:, :1]
+    else:
+        source_in_sample, source_held_out = in_sample, held_out
+    found = dict(
+        value=from_flat_inputs(in_sample),
+        held_out=from_flat_inputs(held_out),
+        lower=from_flat_inputs(_lower_bound(paired, data, config, key=jr.fold_in(key, 0))),
+        source_value=source_in_sample.T,
+        source_held_out=source_held_out.T,
+        risk=mean_error[:, 0],
+        risk_in_sample=risk[:, 0],
     )
+    return jax.tree.map(lambda a: jnp.where(data.refused, jnp.nan, a), found)
+
+
+def _lower_bound(
+    difference: Float[Array, "target input window"],
+    data: FlatData,
+    config: StrengthConfig,
+    *,
+    key: PRNGKeyArray,
+) -> Float[Array, "target input"]:
+    """Return a lower confidence bound of the mean paired difference, by resampling blocks."""
+    block = blocks_of(data.weight > 0, config.blocks)
+    member = (block[:, None] == jnp.arange(config.blocks)[None]).astype(difference.dtype)
+    sums = difference @ (data.weight[:, None] * member)
+    weights = data.weight @ member
+    # How often each block is drawn, [resample block].
+    draws = jr.randint(key, (config.resamples, config.blocks), 0, config.blocks)
+    counts = jax.vmap(lambda d: jnp.bincount(d, length=config.blocks))(draws)
+    counts = counts.astype(difference.dtype)
+    totals = counts @ weights
+    means = (sums @ counts.T) / jnp.where(totals > 0, totals, 1)[None, None]
+    return jnp.quantile(means, 1 - config.confidence, axis=-1)
 
 
 class OneFlip(eqx.Module):

@@ -580,13 +580,7 @@ def _begun(
     ]
 
 
-def find_terms(
-    design: Design,
-    y: Any,
-    allowed: Any,
-    required: Any,
-    step: int = 0,
-) -> Terms:
+def find_terms(design: Design, y: Any, allowed: Any, required: Any, step: int = 0) -> Terms:
     """Return the terms that minimise the extended Bayesian information criterion of a rate: of a
     linear model, or of splines and products.
 

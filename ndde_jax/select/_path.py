@@ -25,13 +25,7 @@ from .._checks import (
 from .._types import Checked, Graph, Scores
 from ..fit._fit import FitConfig, FitResult, Status, fit
 from ..fit._prices import RESOLUTION
-from ..fit._refit import (
-    StrengthConfig,
-    best_of_starts,
-    blocks_of,
-    folds_of,
-    held_out_squares,
-)
+from ..fit._refit import StrengthConfig, best_of_starts, blocks_of, folds_of, held_out_squares
 from ..fit.penalties import NODE, AbstractMethod, check_method
 from ..windows._flat import FlatData
 from ..windows._windows import Windows

@@ -213,10 +213,7 @@ class Coefficients(NamedTuple):
         return [int(pair.sum()) - i for pair in self.pairs if i in pair]
 
     def change(
-        self,
-        i: int,
-        terms: Float[np.ndarray, "row term"],
-        products: list[np.ndarray],
+        self, i: int, terms: Float[np.ndarray, "row term"], products: list[np.ndarray]
     ) -> Float[np.ndarray, " row"]:
         """Return the change of the prediction where the terms of one input change by so much, and
         its products with its `partners`.
