@@ -1,5 +1,6 @@
 """The verdict of a discovery: five lines, and the findings that they rest on."""
 
+import itertools
 import textwrap
 from collections.abc import Iterable
 from typing import Any
@@ -79,10 +80,8 @@ def verdict(found: Any) -> Verdict:
 def sample_evidence(found: Any) -> SampleEvidence:
     """Return what rules about samples read, of a [`Discovery`][ndde_jax.Discovery]."""
     others = np.asarray(found.graph).any(axis=2) & ~np.eye(len(found.names), dtype=bool)
-    alone = tuple(
-        n for n, driven in zip(found.names, others.any(axis=0), strict=True) if not driven
-    )
-    return SampleEvidence(found.samples, found.inputs, alone)
+    alone = itertools.compress(found.names, ~others.any(axis=0))
+    return SampleEvidence(found.samples, found.inputs, tuple(alone))
 
 
 def weigh(evidence: GraphEvidence, findings: Iterable[Finding], also: str = "") -> Verdict:

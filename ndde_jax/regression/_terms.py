@@ -61,10 +61,7 @@ class Terms(NamedTuple):
 
     def reads(self) -> Bool[Any, "input"]:
         """Return which inputs the terms read."""
-        xp = namespace_of(tuple(self))
-        numbers = xp.arange(self.level.shape[0])
-        partner = (self.pairs[:, :, None] == numbers[None, None]) & self.used[:, None, None]
-        return (self.level > OUT) | partner.any((0, 1))
+        return (self.level > OUT) | _in_pairs(self.pairs, self.used, self.level.shape[0])
 
     def linear(self) -> Any:
         """Return whether the terms take every input as it is."""
@@ -92,6 +89,12 @@ class Terms(NamedTuple):
         """Return the terms of a linear model of some inputs."""
         level = np.where(np.asarray(mask), LINE, OUT)
         return cls(level, np.zeros((0, 2), int), np.zeros(0, bool))
+
+
+def _in_pairs(pairs: Any, which: Any, n_inputs: int) -> Any:
+    """Return the inputs that are in some of the pairs, `[input]`."""
+    numbers = np.arange(n_inputs)
+    return ((pairs[:, :, None] == numbers[None, None]) & which[:, None, None]).any((0, 1))
 
 
 class Fit(NamedTuple):
@@ -344,8 +347,7 @@ def _with_products(
     """
     xp = namespace_of((design, rate, terms, products))
     n_inputs, pairs = design.n_inputs, products.pairs
-    numbers = np.arange(n_inputs)
-    read = ((pairs[:, :, None] == numbers[None, None]) & products.there[:, None, None]).any((0, 1))
+    read = _in_pairs(pairs, products.there, n_inputs)
     rank = xp.where(read, xp.maximum(worth, 1e30), worth)
     # Without a program for every number; under `jit` there is one for every shape anyway.
     among = n_inputs
@@ -359,11 +361,10 @@ def _with_products(
     start = xp.concatenate([terms.level[slots], xp.where(same.any(1), CURVE, OUT)])
     problem = _problem(design, rate, slots, products, place)
     found = _searched(problem, start.astype(np.int32), most)
-    here = slots[:, None] == numbers[None]
+    here = slots[:, None] == np.arange(n_inputs)[None]
     level = xp.where(here, found.level[:among, None], OUT).max(0)
     used, straight = found.level[among:] > OUT, found.level[among:] == CURVE
-    lines = ((pairs[:, :, None] == numbers[None, None]) & straight[:, None, None]).any((0, 1))
-    level = xp.maximum(level, lines.astype(level.dtype))
+    level = xp.maximum(level, _in_pairs(pairs, straight, n_inputs).astype(level.dtype))
     return Terms(level, pairs, used), found.cost
 
 
@@ -519,48 +520,18 @@ def find_all_terms(
     required: Any,
     step: int,
     now: list[Terms] | None = None,
+    choices: int | None = None,
 ) -> list[Terms]:
     """Return [`find_terms`][ndde_jax.regression.find_terms] of several rates, `[window target]`,
     each with inputs of its own, `[target input]`; on the host.
 
-    - `now`: the same of the inputs at the first lag alone, where these are known.
-    """
-    choices = design.n_inputs
-    begun = _begun(design, outputs, allowed, required, step, choices, now)
-    return [
-        _find_known(design, y, allowed[j], required[j], begun[j], choices)
-        for j, y in enumerate(outputs.T)
-    ]
-
-
-class _Begun(NamedTuple):
-    """What a search for the terms of a rate starts from.
-
-    - `cross`: inner products of the rate with all features, `[input width]`.
-    - `linear`: the best linear model; `bent`: the best sum of splines.
-    - `now`: the best terms of the inputs at the first lag, if there are others.
-    """
-
-    cross: Any
-    linear: Selection
-    bent: Selection
-    now: Terms | None
-
-
-def _begun(
-    design: Design,
-    outputs: Any,
-    allowed: Any,
-    required: Any,
-    step: int,
-    choices: int,
-    now: list[Terms] | None = None,
-) -> list[_Begun]:
-    """Return what the searches for the terms of several rates start from.
-
     Many lags of all sources follow a smooth path closely as sums, from where no single move leads
     to the products of a few present states that drive it. So these are looked for by themselves.
+
+    - `now`: the same of the inputs at the first lag alone, where these are known.
+    - `choices`: number of inputs that a choice is made among, by default those of the design.
     """
+    choices = design.n_inputs if choices is None else choices
     most = _most(required.sum(1).max(initial=0)[None])
     problem = _problem_of_sums(design, outputs, allowed, required, choices)
     linear, bent = _sums(problem, most)
@@ -574,9 +545,11 @@ def _begun(
             one._replace(level=np.maximum(np.pad(one.level, wide), CURVE * forced))
             for one, forced in zip(now, required, strict=True)
         ]
+    rows = zip(outputs.T, problem.cross, allowed, required, strict=True)
+    rates = [_Rate(*row, design.n_windows, True, choices) for row in rows]
     return [
-        _Begun(problem.cross[j], linear.of_targets(j), bent.of_targets(j), one)
-        for j, one in enumerate(present)
+        _find_known(design, rate, linear.of_targets(j), bent.of_targets(j), present[j])
+        for j, rate in enumerate(rates)
     ]
 
 
@@ -624,8 +597,7 @@ def _find_among(design: Design, y: Any, allowed: Any, required: Any) -> Terms:
     if not len(own):
         return Terms.lines(allowed)
     few, every, forced = design.of_inputs(own), np.ones(len(own), bool), required[own]
-    (begun,) = _begun(few, y[:, None], every[None], forced[None], 0, n_inputs)
-    terms = _find_known(few, y, every, forced, begun, n_inputs)
+    (terms,) = find_all_terms(few, y[:, None], every[None], forced[None], 0, choices=n_inputs)
     level = np.zeros(n_inputs, terms.level.dtype)
     level[own] = terms.level
     return Terms(level, own[terms.pairs], terms.used)
@@ -652,18 +624,19 @@ def _multiplied(terms: Terms) -> Terms:
 
 
 def _find_known(
-    design: Design, y: Any, allowed: Any, required: Any, begun: _Begun, choices: int
+    design: Design, rate: _Rate, linear: Selection, bent: Selection, now: Terms | None
 ) -> Terms:
-    """Return the best terms from given starts, on the host."""
+    """Return the best terms from given starts, on the host: the best linear model, the best sum of
+    splines, and the best terms of the inputs at the first lag, if there are others.
+    """
+    y, allowed, required = rate.y, rate.allowed, rate.required
     if required.sum() > MANY:
         return _straight_or_bent(design, y, required)
     most = _most(required)
-    linear, bent = begun.linear, begun.bent
     # Weak straight lines may be many, and each is cheap.
     if most < len(allowed) and (linear.level > OUT).sum() >= most:
-        splines = _problem_of_sums(design, y[:, None], allowed[None], required[None], choices)
+        splines = _problem_of_sums(design, y[:, None], allowed[None], required[None], rate.choices)
         linear = search_roomy(_of_lines(splines), linear.level, 2 * most)
-    rate = _Rate(y, begun.cross, allowed, required, design.n_windows, True, choices)
     nothing = Terms.none(design.n_inputs, np)
     best = [(nothing._replace(level=kind.level), kind.cost) for kind in (linear, bent)]
     if len(nothing.pairs) and design.width == WIDTH:
@@ -673,8 +646,8 @@ def _find_known(
         if best[-1][0].used.any():
             best.append(_with_rounds(design, rate, nothing, np.inf, most))
         starts = [_multiplied(one) for one, _ in best[:3]]
-        if begun.now is not None:
-            starts.append(_with_room(begun.now, nothing))
+        if now is not None:
+            starts.append(_with_room(now, nothing))
         for k, one in enumerate(starts):
             known = any(all(map(np.array_equal, one, other)) for other in starts[:k])
             if not one.used.any() or known:
@@ -685,8 +658,7 @@ def _find_known(
             if not _worth_together(whole.n, alone.risk, whole.risk, one.used.sum()):
                 continue
             products = _Products(one.pairs, one.used, np.inf)
-            gain = np.where(rate.allowed, outside_gains(design, whole), -1)
-            worth = np.where(one.reads() | rate.required, np.inf, gain)
+            worth = _worth(design, rate, whole)
             pruned = _with_products(design, rate, one, worth, products, most)
             if pruned[1] < min(cost for _, cost in best) - PROGRESS:
                 best.append(_with_rounds(design, rate, *pruned, most))
@@ -704,6 +676,12 @@ def _worth_together(n: Any, alone: Any, whole: Any, pairs: Any) -> Any:
     gain, number = n * (xp.log(alone + FLOOR) - xp.log(whole + FLOOR)), xp.minimum(pairs, 2)
     columns, choice = (xp.asarray(a, gain.dtype) for a in (number, log_choices(pairs, number)))
     return gain > columns * xp.log(n) + 2 * choice
+
+
+def _worth(design: Design, rate: _Rate, fit: Fit) -> Any:
+    """Return by how much every input helps beside a fit, on the host; infinitely if it is read."""
+    gain = np.where(rate.allowed, outside_gains(design, fit), -1)
+    return np.where(fit.terms.reads() | rate.required, np.inf, gain)
 
 
 def _with_room(terms: Terms, empty: Terms) -> Terms:
@@ -729,8 +707,7 @@ def _with_rounds(
         products = _candidates(terms, more, others)
         if not products.score > 0:
             break
-        gain = np.where(rate.allowed, outside_gains(design, fit), -1)
-        worth = np.where(terms.reads() | rate.required, np.inf, gain)
+        worth = _worth(design, rate, fit)
         new, new_cost = _with_products(design, rate, terms, worth, products, most)
         if not new_cost < cost - PROGRESS:
             break
