@@ -521,19 +521,16 @@ def fit_many(
         with where:  # what is made on the way is there as well
             return fit(method, *jax.device_put((item, config), device), key=jr.fold_in(key, i))
 
-    def parcel(i: int):
-        return _fit_system, sendable((method, windows[i], config, jr.fold_in(key, i)))
-
-    def name(i: int) -> str:
-        return fingerprint((method, windows[i], config, jr.fold_in(key, i)))
+    def given(i: int) -> tuple:
+        return method, windows[i], config, jr.fold_in(key, i)
 
     return run_many(
         one,
         len(windows),
         kept=None if directory is None else Kept(directory),
-        name=name,
+        name=lambda i: fingerprint(given(i)),
         executor=executor,
-        parcel=parcel,
+        parcel=lambda i: (_fit_system, sendable(given(i))),
         workers=workers,
         progress=progress,
         stacklevel=2,
