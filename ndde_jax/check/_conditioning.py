@@ -67,8 +67,7 @@ def covariance_of(
     valid, scaling = np.asarray(windows.valid), windows.scaling
     scale, dt = np.asarray(scaling.scale, float), windows.step * float(windows.dt)
     if windows.scheme in ("euler", "midpoint"):
-        rate = np.asarray(windows.increment, float)[valid] * np.asarray(scaling.rate_scale)[None]
-        step = dt * (rate + np.asarray(scaling.rate_center)[None])
+        step = dt * _rates(windows)
     else:
         samples, first = standardised_samples(windows)
         position = np.asarray(windows.position)[valid] - first
@@ -134,6 +133,13 @@ def memory_of(windows: Windows, drift: Float[np.ndarray, "row dim"]) -> Float[np
     return np.array([_persistent(column, step) for column in by_sample.T])
 
 
+def _rates(windows: Windows) -> Float[np.ndarray, "row dim"]:
+    """Return the valid rates of change, in physical units."""
+    rates = np.asarray(windows.increment, float)[np.asarray(windows.valid)]
+    scaling = windows.scaling
+    return rates * np.asarray(scaling.rate_scale)[None] + np.asarray(scaling.rate_center)[None]
+
+
 def _check(who: str, windows, model) -> None:
     """Raise an error unless windows and model belong together, are not traced, and are equally
     spaced.
@@ -174,11 +180,8 @@ def radial_drift(windows: Windows) -> tuple[float, float]:
 
     Negative: far out, the data are pulled back, as dissipativity asks.
     """
-    valid = np.asarray(windows.valid)
-    state = np.asarray(windows.history, float)[valid, 0]
-    scaling = windows.scaling
-    rate = np.asarray(windows.increment, float)[valid] * np.asarray(scaling.rate_scale)[None]
-    rate = (rate + np.asarray(scaling.rate_center)[None]) / np.asarray(scaling.scale)[None]
+    state = np.asarray(windows.history, float)[np.asarray(windows.valid), 0]
+    rate = _rates(windows) / np.asarray(windows.scaling.scale)[None]
     square = (state**2).sum(axis=1)
     outer = square >= np.quantile(square, 0.9)
     pull = (state * rate).sum(axis=1)[outer]

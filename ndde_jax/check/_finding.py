@@ -173,6 +173,15 @@ def rule(name: str, about: str, sentence: str, remedy: str = "", **options: Any)
     return add
 
 
+def rules_about(about: str, **usual: Any) -> Callable:
+    """Return [`rule`][ndde_jax.check.rule] for one kind of evidence, with its usual options."""
+
+    def own(name: str, sentence: str, remedy: str = "", **options: Any) -> Callable:
+        return rule(name, about, sentence, remedy, **(usual | options))
+
+    return own
+
+
 def findings_of(about: str, evidence: Any) -> list[Finding]:
     """Return what all rules about one kind of evidence find, the gravest first."""
     rules = [entry for entry in RULES.values() if entry.about == about]

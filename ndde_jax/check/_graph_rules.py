@@ -23,7 +23,17 @@ from ..windows._choose_lags import with_a_quarter_more
 from ..windows._thin import is_regular
 from ..windows._windows import Windows
 from ._conditioning import memory_of
-from ._finding import ESTIMATED, GRAPH, NOTE, PROBLEM, RESERVATION, SHOWN_LINKS, Hit, Limits, rule
+from ._finding import (
+    ESTIMATED,
+    GRAPH,
+    NOTE,
+    PROBLEM,
+    RESERVATION,
+    SHOWN_LINKS,
+    Hit,
+    Limits,
+    rules_about,
+)
 
 # Rows of measured values in which residuals are looked at, at least.
 FEWEST = 100
@@ -59,6 +69,9 @@ PROCESS = "data-generating process"
 FINITE = "finite-sample recovery"
 SUPPORT = "full support of the occupation measure"
 PENALISED = "identifiability with the penalised objective"
+
+measured_rule = rules_about(GRAPH)
+estimated_rule = rules_about(GRAPH, kind=ESTIMATED, theorem=PROCESS)
 
 Edge = tuple[int, int, int]
 
@@ -339,9 +352,8 @@ def evidence_of_windows(
 # ---- enough data ----
 
 
-@rule(
+@measured_rule(
     "short record",
-    GRAPH,
     "{used} windows for {candidates} candidate inputs of {whom}.",
     "Use fewer lags or variables, or longer data.",
     limits=Limits(
@@ -363,9 +375,8 @@ def _short(e: GraphEvidence) -> Iterator[Hit]:
     yield Hit(float(size[shortest]), words, value=used / e.candidates)
 
 
-@rule(
+@measured_rule(
     "lost windows",
-    GRAPH,
     "More windows are lost to missing values ({dropped}) than are left ({used}){of}.",
     "Fill short gaps, or leave out the variable that is missing most.",
     limits=Limits(note=0.5, why="of all windows: what is left may not be like what is lost"),
@@ -382,9 +393,8 @@ def _lost(e: GraphEvidence) -> Iterator[Hit]:
 # ---- edges ----
 
 
-@rule(
+@measured_rule(
     "proportional changes",
-    GRAPH,
     "{who} {change} in proportion to {level}, which is {nats:.3g} nats likelier than by amounts: "
     "noise multiplies, and so may what drives.",
     "Compare with what logarithms tell: transform={transform} ({options}).",
@@ -409,22 +419,19 @@ def _proportional(e: GraphEvidence) -> Iterator[Hit]:
     yield Hit(float(nats[columns].sum()), words, weight=NOTE)
 
 
-@rule(
+@estimated_rule(
     "no edge",
-    GRAPH,
     "No candidate input is worth its parameters.",
     "Sample more often, add lags or variables, or record for longer.",
     limits=Limits(problem=1.0, below=True, why="edges kept"),
-    kind=ESTIMATED,
     theorem=PENALISED,
 )
 def _no_edge(e: GraphEvidence) -> Iterator[Hit]:
     yield Hit(float(e.kept.sum()))
 
 
-@rule(
+@estimated_rule(
     "passing events",
-    GRAPH,
     "A few events pass through all variables, which then stand in for one another: links say who "
     "comes first and whom it is most like, not what works directly.{many}",
     "{remedy}",
@@ -434,7 +441,6 @@ def _no_edge(e: GraphEvidence) -> Iterator[Hit]:
         why="variables: in simulated floods .6 of the pairs are true of 3 and 5 gauges, .5 of 8 "
         "and 12 (python -m benchmarks.rivers simulated)",
     ),
-    kind=ESTIMATED,
     theorem=SUPPORT,
 )
 def _events(e: GraphEvidence) -> Iterator[Hit]:
@@ -448,9 +454,8 @@ def _events(e: GraphEvidence) -> Iterator[Hit]:
     yield Hit(float(n), {"many": many, "remedy": remedy}, value=float(e.pairs.sum()))
 
 
-@rule(
+@estimated_rule(
     "weak edges",
-    GRAPH,
     "{weak}.",
     "Record for longer, or drop them{how}.",
     limits=Limits(
@@ -460,7 +465,6 @@ def _events(e: GraphEvidence) -> Iterator[Hit]:
         why="a share of the edges: 'supported' promises that 95 % are true; a problem, too, where "
         "more than a fifth of the links between variables pass on nothing new in their source",
     ),
-    kind=ESTIMATED,
     theorem=PENALISED,
 )
 def _weak(e: GraphEvidence) -> Iterator[Hit]:
@@ -488,14 +492,12 @@ def _weak(e: GraphEvidence) -> Iterator[Hit]:
         yield Hit(share, {"weak": ". ".join(said), "how": how}, weight=weight)
 
 
-@rule(
+@estimated_rule(
     "neighbouring lags",
-    GRAPH,
     "{pairs} at lags next to each other: the delay lies between them, or they stand in for a "
     "driver that is not seen.",
     "Read the lag as an interval, or thin out the lags.",
     limits=Limits(note=0.0, reservation=DOUBT, why="a share of the edges, as for weak edges"),
-    kind=ESTIMATED,
     theorem=SUPPORT,
 )
 def _neighbours(e: GraphEvidence) -> Iterator[Hit]:
@@ -505,14 +507,12 @@ def _neighbours(e: GraphEvidence) -> Iterator[Hit]:
         yield Hit(float(e.touching.sum() / e.kept.sum()), {"pairs": pairs}, weight=weight)
 
 
-@rule(
+@estimated_rule(
     "delay between lags",
-    GRAPH,
     "Delays lie between the candidate lags: {links}. Strengths are of these delays; the drift, and "
     "effects and forecasts with it, have only the candidates around them.",
     "Discover again with lags={finer}, among which they are.",
     limits=Limits(note=0.0, why="a share of the edges; the graph is right all the same"),
-    kind=ESTIMATED,
     theorem=SUPPORT,
 )
 def _between(e: GraphEvidence) -> Iterator[Hit]:
@@ -526,22 +526,18 @@ def _between(e: GraphEvidence) -> Iterator[Hit]:
 # ---- what the inputs leave ----
 
 
-@rule(
+@estimated_rule(
     "drift not finite",
-    GRAPH,
     "The fitted drift is not finite along the data.",
     "Fit it again with another seed.",
     limits=Limits(problem=0.0, why="variables without a finite rate"),
-    kind=ESTIMATED,
-    theorem=PROCESS,
 )
 def _finite(e: GraphEvidence) -> Iterator[Hit]:
     yield Hit(float((~np.isfinite(e.memory)).sum()))
 
 
-@rule(
+@estimated_rule(
     "no noise, lags",
-    GRAPH,
     "No noise moves {who}: what comes next follows from any few samples before it, so that lags "
     "stand in for one another, and delays may lie beside the true ones: {links}.",
     "Record or simulate it with noise that moves the system, a hundredth of a standard deviation a "
@@ -551,7 +547,6 @@ def _finite(e: GraphEvidence) -> Iterator[Hit]:
         why="a share of the links with a delay; without noise those of steep laws have others "
         "beside them",
     ),
-    kind=ESTIMATED,
     theorem=SUPPORT,
 )
 def _no_noise(e: GraphEvidence) -> Iterator[Hit]:
@@ -565,9 +560,8 @@ def _no_noise(e: GraphEvidence) -> Iterator[Hit]:
         yield Hit(float(still.sum() / late.sum()), words)
 
 
-@rule(
+@estimated_rule(
     "sensor noise",
-    GRAPH,
     "What is left of the rate of {who} turns back from one sample to the next, as errors of the "
     "measurement do. A lag may be off by some samples{late}; and only what moves a source can tell "
     "a link from an unseen driver.",
@@ -578,8 +572,6 @@ def _no_noise(e: GraphEvidence) -> Iterator[Hit]:
         reservation=0.0,
         why="a share of the links between variables that have a delay, which errors move",
     ),
-    kind=ESTIMATED,
-    theorem=PROCESS,
 )
 def _sensor_noise(e: GraphEvidence) -> Iterator[Hit]:
     which = e.relations.turning_back & e.modelled
@@ -593,9 +585,8 @@ def _sensor_noise(e: GraphEvidence) -> Iterator[Hit]:
     yield Hit(float(late.sum() / max((e.kept & apart).sum(), 1)), {"who": who, "late": links})
 
 
-@rule(
+@estimated_rule(
     "no foresight",
-    GRAPH,
     "Hardly anything of the next value of {who} is foretold ({share} at most). What is explained "
     "of the rate is the way back to the mean, which values that are independent of all before them "
     "go as well.",
@@ -605,8 +596,6 @@ def _sensor_noise(e: GraphEvidence) -> Iterator[Hit]:
         why="a share of the variance of the next value that stays open, with a rate of which "
         "a third is explained: of independent values half is",
     ),
-    kind=ESTIMATED,
-    theorem=PROCESS,
 )
 def _no_foresight(e: GraphEvidence) -> Iterator[Hit]:
     if e.flow:
@@ -621,9 +610,8 @@ def _no_foresight(e: GraphEvidence) -> Iterator[Hit]:
         yield Hit(least, {"who": who, "share": percent(max(1 - least, 0.0))})
 
 
-@rule(
+@estimated_rule(
     "residual memory",
-    GRAPH,
     "What is left of the rate of {who} has a memory ({share} of its variance): a driver is hidden "
     "or a delay is not among the candidates.",
     "Add the driver or larger lags; edges may be stand-ins.",
@@ -633,8 +621,6 @@ def _no_foresight(e: GraphEvidence) -> Iterator[Hit]:
         why="a share of a rate's variance: beyond the first a driver or a delay seems to be "
         "missing, beyond the second that decides",
     ),
-    kind=ESTIMATED,
-    theorem=PROCESS,
 )
 def _memory(e: GraphEvidence) -> Iterator[Hit]:
     if not e.memory.size or not np.isfinite(e.memory).all():
@@ -647,9 +633,8 @@ def _memory(e: GraphEvidence) -> Iterator[Hit]:
     yield Hit(worst, {"who": who, "share": percent(worst)}, weight=weight)
 
 
-@rule(
+@estimated_rule(
     "later delay",
-    GRAPH,
     "What is left of a rate is explained by a state before every candidate lag: {links}. A delay "
     "seems to be missing, and links that are kept may stand in for it.",
     "Discover again with lags up to {largest} samples: lags=range({most}).",
@@ -657,8 +642,6 @@ def _memory(e: GraphEvidence) -> Iterator[Hit]:
         reservation=0.0,
         why="the largest share of what is left of a rate that such a state explains",
     ),
-    kind=ESTIMATED,
-    theorem=PROCESS,
 )
 def _later(e: GraphEvidence) -> Iterator[Hit]:
     later, step = e.relations.later, 0 if e.flow else e.windows.step
@@ -675,15 +658,12 @@ def _later(e: GraphEvidence) -> Iterator[Hit]:
     yield Hit(float(later.share[which].max()), words)
 
 
-@rule(
+@estimated_rule(
     "hidden driver",
-    GRAPH,
     "Something unseen seems to drive both of {pairs}: the target does not follow all that moves "
     "the source, as it would if driven.",
     "Add what drives both if it was measured; read these links as common causes.",
     limits=Limits(reservation=0.0, problem=TOO_MANY, why="a share of the links between variables"),
-    kind=ESTIMATED,
-    theorem=PROCESS,
 )
 def _hidden(e: GraphEvidence) -> Iterator[Hit]:
     held = e.pairs & e.relations.confounded
@@ -691,9 +671,8 @@ def _hidden(e: GraphEvidence) -> Iterator[Hit]:
     yield Hit(float(held.sum() / max(e.pairs.sum(), 1)), {"pairs": pairs})
 
 
-@rule(
+@estimated_rule(
     "hidden driver possible",
-    GRAPH,
     "Something unseen that drives both variables would look the same as {count} of {kept} links: "
     "{pairs}. Nothing that was measured moves the source so that one could see its target follow.",
     "Add what may drive both. Name a source that you set yourself among the inputs.",
@@ -702,8 +681,6 @@ def _hidden(e: GraphEvidence) -> Iterator[Hit]:
         reservation=UNTOLD,
         why="a share of the links between variables: a few true ones in a hundred are not told",
     ),
-    kind=ESTIMATED,
-    theorem=PROCESS,
 )
 def _not_excluded(e: GraphEvidence) -> Iterator[Hit]:
     held = e.pairs & e.relations.not_excluded & ~e.relations.confounded & e.modelled[:, None]
@@ -712,9 +689,8 @@ def _not_excluded(e: GraphEvidence) -> Iterator[Hit]:
     yield Hit(count / max(kept, 1), words)
 
 
-@rule(
+@estimated_rule(
     "replaceable edges",
-    GRAPH,
     "{count} of {kept} inputs could as well come from another variable, at a cost that is within "
     "chance or below half the price of an edge: {edges}.",
     "Drop one of the two, or say which with prior_knowledge.",
@@ -725,7 +701,6 @@ def _not_excluded(e: GraphEvidence) -> Iterator[Hit]:
         why="a share of the edges; for a problem without a past that one of the drivers could "
         "carry, and two at least: one in seventy is by chance",
     ),
-    kind=ESTIMATED,
     theorem="faithfulness",
 )
 def _replaceable(e: GraphEvidence) -> Iterator[Hit]:
@@ -754,9 +729,8 @@ def _input(e: GraphEvidence, place: Any) -> str:
     return f"{e.names[source]} at lag {e.lags[lag]}"
 
 
-@rule(
+@estimated_rule(
     "derived variable",
-    GRAPH,
     "{who} {derived} of the present states of other variables, to a hundredth of the variance: "
     "{told}.",
     "Leave out what is computed from others.",
@@ -766,7 +740,6 @@ def _input(e: GraphEvidence, place: Any) -> str:
         why="variables: links to and from one are those of what it is computed from; of several "
         "each may be the one that is computed",
     ),
-    kind=ESTIMATED,
     theorem=SUPPORT,
 )
 def _derived(e: GraphEvidence) -> Iterator[Hit]:
@@ -783,17 +756,14 @@ def _derived(e: GraphEvidence) -> Iterator[Hit]:
     yield Hit(float(derived.sum()), words)
 
 
-@rule(
+@estimated_rule(
     "links at once",
-    GRAPH,
     "{pairs} {are} within one sampling interval (correlation up to {strongest:.2f} of what is left "
     "of their rates): {meaning}.",
     "{remedy}",
     limits=Limits(
         note=-1.0, reservation=0.0, problem=TOO_MANY, why="a share of the links between variables"
     ),
-    kind=ESTIMATED,
-    theorem=PROCESS,
 )
 def _at_once(e: GraphEvidence) -> Iterator[Hit]:
     related = e.relations.at_once & e.modelled[None] & e.modelled[:, None]
@@ -845,9 +815,8 @@ def _hit_at_once(
     return Hit(share, words, value=strongest, weight=weight)
 
 
-@rule(
+@estimated_rule(
     "drifting link",
-    GRAPH,
     "Effects change steadily over the record: {pairs}. Links that go from one sign to the other "
     "are missing from the graph, and slopes are means.",
     "Analyse the first and the second half on their own{second_half}.",
@@ -857,8 +826,6 @@ def _hit_at_once(
         why="a share of the candidates, each tested at an error rate of .001 for all together; a "
         "problem where a link between variables that are not linked turns, which is then missing",
     ),
-    kind=ESTIMATED,
-    theorem=PROCESS,
 )
 def _drifting(e: GraphEvidence) -> Iterator[Hit]:
     drifts = e.relations.drifting & e.modelled[None, :, None]

@@ -10,7 +10,7 @@ import numpy as np
 from ..models._confine import RestoredDDE, confine
 from ..theory._penalty import penalty_window, recovery_margin
 from ._conditioning import condition_number, covariance_of, radial_drift
-from ._finding import ASSUMED, ESTIMATED, LINE, MEASURED, RULES, Hit, Rule, rule
+from ._finding import ASSUMED, ESTIMATED, LINE, MEASURED, RULES, Hit, Rule, rules_about
 from ._graph_rules import FINITE, PENALISED, PROCESS, SUPPORT, GraphEvidence
 
 # Above this condition number of the lagged design, inputs can hardly be told apart.
@@ -25,6 +25,10 @@ ORBIT = (
     "are functions of one another along it cannot be told apart."
 )
 OUTWARDS = " Far out, these data still move outwards: the record may not be stationary."
+
+
+measured_rule = rules_about(LINE)
+estimated_rule = rules_about(LINE, kind=ESTIMATED, theorem=PENALISED)
 
 
 def _known(e: GraphEvidence) -> bool:
@@ -60,9 +64,8 @@ def _least(e: GraphEvidence) -> float:
 # ---- the data, and edges with their price ----
 
 
-@rule(
+@measured_rule(
     "windows per input",
-    LINE,
     "{used} windows for {candidates} candidate inputs of each target.",
     theorem=FINITE,
 )
@@ -70,9 +73,8 @@ def _windows(e: GraphEvidence) -> Iterator[Hit]:
     yield Hit(e.used / e.candidates, {"used": e.used, "candidates": e.candidates})
 
 
-@rule(
+@measured_rule(
     "condition number",
-    LINE,
     "of the lagged design; large where inputs are nearly linear functions of one another.{then}",
     theorem=SUPPORT,
 )
@@ -81,11 +83,9 @@ def _condition(e: GraphEvidence) -> Iterator[Hit]:
     yield Hit(number, {"then": INDEPENDENT if number > COLLINEAR else ""})
 
 
-@rule(
+@estimated_rule(
     "largest unexplained share",
-    LINE,
     "of a rate's variance, of {who}; noise and a missing driver look alike here.{then}",
-    kind=ESTIMATED,
     theorem="the model class contains the truth",
 )
 def _unexplained(e: GraphEvidence) -> Iterator[Hit]:
@@ -96,13 +96,10 @@ def _unexplained(e: GraphEvidence) -> Iterator[Hit]:
     yield Hit(float(risk[worst]), {"who": e.names[worst], "then": then})
 
 
-@rule(
+@estimated_rule(
     "smallest signal strength",
-    LINE,
     "ŝ²_min, of {edge}; lower confidence bound {lower:.4g}. True only if the graph is: a missed "
     "weak edge would be smaller.",
-    kind=ESTIMATED,
-    theorem=PENALISED,
 )
 def _strength(e: GraphEvidence) -> Iterator[Hit]:
     if e.graph.any():
@@ -110,13 +107,10 @@ def _strength(e: GraphEvidence) -> Iterator[Hit]:
         yield Hit(least, {"edge": edge, "lower": float(np.asarray(e.strengths.lower)[where])})
 
 
-@rule(
+@estimated_rule(
     "smallest strength against all inputs",
-    LINE,
     "s²_min, of {edge}: what all other candidates together, not those of the graph alone, cannot "
     "make up for, with lines and bends of each.",
-    kind=ESTIMATED,
-    theorem=PENALISED,
 )
 def _alone(e: GraphEvidence) -> Iterator[Hit]:
     if e.alone is not None and e.graph.any():
@@ -124,13 +118,10 @@ def _alone(e: GraphEvidence) -> Iterator[Hit]:
         yield Hit(least, {"edge": edge})
 
 
-@rule(
+@estimated_rule(
     "penalty window",
-    LINE,
     "upper end of the prices per unit of time that the paper proves to recover this graph, "
     "{which}; {where}.",
-    kind=ESTIMATED,
-    theorem=PENALISED,
 )
 def _prices(e: GraphEvidence) -> Iterator[Hit]:
     if not e.graph.any():
@@ -146,7 +137,7 @@ def _prices(e: GraphEvidence) -> Iterator[Hit]:
     yield Hit(window, {"which": which, "where": where})
 
 
-@rule("prior against data", LINE, "{said}.")
+@measured_rule("prior against data", "{said}.")
 def _prior(e: GraphEvidence) -> Iterator[Hit]:
     prior, worth = e.windows.prior, (e.scores > e.price[None, :, None]) & (e.lower > 0)
     idle = "is required, but the data would do without it; it explains"
@@ -160,9 +151,8 @@ def _prior(e: GraphEvidence) -> Iterator[Hit]:
             yield Hit(score, {"said": f"{edge} {said} {score:.3g} of the rate's variance"})
 
 
-@rule(
+@measured_rule(
     "dropped together",
-    LINE,
     "Inputs of {name} were dropped together although each was measured with the others in place: "
     "if they can stand in for one another, that was too many.",
 )
@@ -176,12 +166,10 @@ def _dropped(e: GraphEvidence) -> Iterator[Hit]:
 # ---- noise and damping ----
 
 
-@rule(
+@estimated_rule(
     "reach of the noise",
-    LINE,
     "how far noise alone would diffuse over the record in its weakest direction, in standard "
     "deviations of the data; an upper bound where differences are inexact.{then}",
-    kind=ESTIMATED,
     theorem=NOISE,
 )
 def _reach(e: GraphEvidence) -> Iterator[Hit]:
@@ -191,9 +179,8 @@ def _reach(e: GraphEvidence) -> Iterator[Hit]:
         yield Hit(reach, {"then": ORBIT if reach < 1 else ""})
 
 
-@rule(
+@measured_rule(
     "radial drift",
-    LINE,
     "mean of ⟨u, dX/dt⟩ / ‖u‖² over the outermost tenth of the states, ± {error:.2g} per unit of "
     "time; negative where the system pulls back.{then}",
     theorem=ERGODIC,
@@ -204,12 +191,10 @@ def _pull(e: GraphEvidence) -> Iterator[Hit]:
         yield Hit(pull, {"error": error, "then": OUTWARDS if pull > 2 * error else ""})
 
 
-@rule(
+@estimated_rule(
     "absorbing radius",
-    LINE,
     "of the learned drift confined to the box of the data, from its weights, in units of the data "
     "(box: {box}).",
-    kind=ESTIMATED,
     theorem=ERGODIC,
 )
 def _radius(e: GraphEvidence) -> Iterator[Hit]:

@@ -19,7 +19,7 @@ from ..select._strategies import AbstractStrategy
 from ..simulate._solve import solve_sdde
 from ..windows._thin import first_rows, is_regular, thin_windows
 from ..windows._windows import Windows
-from ._finding import REFITS, SHOWN_LINKS, Hit, Limits, rule
+from ._finding import REFITS, SHOWN_LINKS, Hit, Limits, rules_about
 from ._graph_rules import FINITE, OF_PRICE, SUPPORT, TOO_MANY, GraphEvidence
 
 # Rows for every column of a regression on all candidates.
@@ -170,6 +170,8 @@ def _gathered(
 STABLE = 0.5
 STEP = "the grid is fine enough (ω_G of the finite-sample bound)"
 
+refit_rule = rules_about(REFITS, theorem=FINITE)
+
 
 def _named(base: GraphEvidence, which: np.ndarray) -> str:
     named = [f"{base.names[i]}@{base.lags[a]} → {base.names[j]}" for i, j, a in base.edges(which)]
@@ -181,9 +183,8 @@ def _counted(base: GraphEvidence, which: np.ndarray) -> dict[str, Any]:
     return {"count": count, "kept": int(base.graph.sum()), "are": "is" if count == 1 else "are"}
 
 
-@rule(
+@refit_rule(
     "stable edges",
-    REFITS,
     "{count} of {kept} edges {are} not found again by half of the refits on halves of the data: "
     "{lost}.",
     "Record for longer, or drop these.",
@@ -193,7 +194,6 @@ def _counted(base: GraphEvidence, which: np.ndarray) -> dict[str, Any]:
         problem=0.5,
         why="a share of the edges that are lost; half the data show weak edges half as clearly",
     ),
-    theorem=FINITE,
 )
 def _stable(e: RefitEvidence) -> Iterator[Hit]:
     if e.stability is not None and e.base.graph.any():
@@ -203,13 +203,11 @@ def _stable(e: RefitEvidence) -> Iterator[Hit]:
         yield Hit(share, words, value=1 - share)
 
 
-@rule(
+@refit_rule(
     "edges of halves",
-    REFITS,
     "Most halves of the data have links between variables that the whole has not: {new}.",
     "Analyse the halves on their own{second_half}.",
     limits=Limits(note=0.0, reservation=TOO_MANY, why="a share of the links between variables"),
-    theorem=FINITE,
 )
 def _halves(e: RefitEvidence) -> Iterator[Hit]:
     if e.stability is not None:
@@ -220,9 +218,8 @@ def _halves(e: RefitEvidence) -> Iterator[Hit]:
         yield Hit(float(new.sum() / max(e.base.pairs.sum(), 1)), words)
 
 
-@rule(
+@refit_rule(
     "replaceable lags",
-    REFITS,
     "Another lag of the same source would do as well in {count} of {kept} edges: {edges}.",
     "Read these lags as intervals.",
     limits=Limits(note=0.0, why="the source is right all the same"),
@@ -236,9 +233,8 @@ def _lags(e: RefitEvidence) -> Iterator[Hit]:
         yield Hit(float(close.sum() / e.base.graph.sum()), words)
 
 
-@rule(
+@refit_rule(
     "smallest joint strength",
-    REFITS,
     "What sources say of a rate that all other variables together, at all lags, do not: less than "
     "half the price of an edge for {pairs}.",
     "Drop one of those that say the same, or say which with prior_knowledge.",
@@ -260,9 +256,8 @@ def _joint(e: RefitEvidence) -> Iterator[Hit]:
     yield Hit(float(lost.sum() / known.sum()), words, value=float(np.nanmin(e.joint)))
 
 
-@rule(
+@refit_rule(
     "edges that change with the step",
-    REFITS,
     "Differences over two steps bring other links between variables: new {new}; gone {gone}.",
     "Sample more often; new links are likely artefacts of the step.",
     limits=Limits(note=-1.0, reservation=0.5, why="half of the links between variables"),
@@ -272,9 +267,8 @@ def _step(e: RefitEvidence) -> Iterator[Hit]:
     yield from _changed(e, e.thinned)
 
 
-@rule(
+@refit_rule(
     "edges that change with the scheme",
-    REFITS,
     "Another difference scheme brings other links between variables: new {new}; gone {gone}.",
     "Sample more often.",
     limits=Limits(note=-1.0, why="a scheme that does not fit the noise says nothing of the data"),
@@ -295,9 +289,8 @@ def _changed(e: RefitEvidence, graph: np.ndarray | None) -> Iterator[Hit]:
     yield Hit(float((new | gone).sum() / max(now.sum(), 1)), words)
 
 
-@rule(
+@refit_rule(
     "share outside the box",
-    REFITS,
     "{share:.0%} of a rollout of the drift without noise, from a state of the data, is outside the "
     "box of the data.",
     "Fit it again with another key.",

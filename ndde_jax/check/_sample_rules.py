@@ -3,6 +3,7 @@
 import dataclasses
 import functools
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 from jaxtyping import Bool, Float
@@ -36,7 +37,7 @@ from ._finding import (
     Limits,
     Rule,
     findings_of,
-    rule,
+    rules_about,
 )
 
 # Error, as a share of the variance of a step, from which on it is not harmless: of interpolation,
@@ -66,6 +67,8 @@ RESTING = 0.1
 REPEATED = 0.45
 # Samples of a variable in which its sensor is looked at, at least.
 SENSED = 50
+
+sample_rule = rules_about(SAMPLES)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -376,9 +379,8 @@ for _treatment, (_name, _remedy) in TREATED.items():
 # ---- clocks, seasons, and what is missing ----
 
 
-@rule(
+@sample_rule(
     "season",
-    SAMPLES,
     "A cycle of {period} keeps its phase in {who}, as an outer clock does; {meaning}",
     "{remedy}",
 )
@@ -397,17 +399,12 @@ def _season(evidence: SampleEvidence) -> Iterator[Hit]:
         if clock
         else ("variables that share it seem to drive one another.", "prepare_samples removes it.")
     )  # fmt: skip
-    words = {
-        "who": evidence.named(sorted({line.column for line in lines})),
-        "period": time_span(lines[0].period * samples.dt, unit=samples.time_unit),
-    }
-    words |= {"meaning": meaning, "remedy": remedy}
+    words = _cycle_of(evidence, lines) | {"meaning": meaning, "remedy": remedy}
     yield Hit(lines[0].share, words, weight=NOTE if clock else RESERVATION)
 
 
-@rule(
+@sample_rule(
     "rhythm",
-    SAMPLES,
     "A cycle of {period} keeps its phase in {who} ({share} of the variance). A day or a year does "
     "so, and so does a system that little noise moves, measured with errors; it was left as it is.",
     "If it is a day, a week or a year, give time stamps or the unit of time: it is then removed "
@@ -419,16 +416,18 @@ def _rhythm(evidence: SampleEvidence) -> Iterator[Hit]:
         return
     lines = [line for line in rhythms(samples) if not line.outer]
     if lines and not any(samples.names[line.column] in evidence.inputs for line in lines):
-        who = evidence.named(sorted({line.column for line in lines}))
-        period = time_span(lines[0].period * samples.dt, unit=samples.time_unit)
-        share = percent(lines[0].share)
-        words = {"who": who, "period": period, "share": share}
+        words = _cycle_of(evidence, lines) | {"share": percent(lines[0].share)}
         yield Hit(lines[0].share, words, weight=NOTE)
 
 
-@rule(
+def _cycle_of(evidence: SampleEvidence, lines: Sequence[Any]) -> dict[str, Any]:
+    """Return who has the cycle of some lines of a spectrum, and its period, in words."""
+    samples, who = evidence.samples, evidence.named(sorted({line.column for line in lines}))
+    return {"who": who, "period": time_span(lines[0].period * samples.dt, unit=samples.time_unit)}
+
+
+@sample_rule(
     "irregular clock",
-    SAMPLES,
     "Samples are not equally spaced: one is {low} to {high} after another, so a lag in samples is "
     "no single delay.",
     "Interpolate to a regular grid, as prepare_samples does with very uneven ones.",
@@ -517,9 +516,8 @@ for _name, _exact in (("duplicate", True), ("near duplicate", False)):
     )
 
 
-@rule(
+@sample_rule(
     "linear combination",
-    SAMPLES,
     "{who} are linear combinations of one another up to {share:.1g} of their variance: which of "
     "them drives cannot be told.",
     "Leave out one of them.",
@@ -537,9 +535,8 @@ def _combination(evidence: SampleEvidence) -> Iterator[Hit]:
 # ---- records that do not explore, and that change ----
 
 
-@rule(
+@sample_rule(
     "no noise, one cycle",
-    SAMPLES,
     "The record repeats itself (correlation {again:.3f} with itself later) and noise is {share:.1g}"
     " of a step: along one closed orbit every variable is a function of every other, so what "
     "drives what cannot be told.",
@@ -560,9 +557,8 @@ def _cycle(evidence: SampleEvidence) -> Iterator[Hit]:
         yield Hit(share, {"again": again, "share": share})
 
 
-@rule(
+@sample_rule(
     "trend",
-    SAMPLES,
     "{who} {have} a trend ({share:.0%} of the variance of {worst}): variables that share one seem "
     "to drive one another.",
     "Remove it before, or give what causes it as a variable.",
@@ -581,9 +577,8 @@ def _trend(evidence: SampleEvidence) -> Iterator[Hit]:
     yield Hit(share, {"who": who, "have": have, "share": share, "worst": names[worst]})
 
 
-@rule(
+@sample_rule(
     "change of regime",
-    SAMPLES,
     "The {what} of {worst} changes {where} the record{others}: one graph and "
     "one drift may not hold throughout.",
     "Analyse the parts before and after on their own.",
@@ -608,9 +603,8 @@ def _regime(evidence: SampleEvidence) -> Iterator[Hit]:
     yield Hit(errors, words, value=where, weight=PROBLEM if law else RESERVATION)
 
 
-@rule(
+@sample_rule(
     "random walk",
-    SAMPLES,
     "Nothing pulls {who} back within the record: it wanders, or the record is short beside its "
     "slowest movement. Wandering variables seem to be related by chance.",
     "Record for longer, or analyse the changes instead of the levels.",
@@ -632,9 +626,8 @@ def _walk(evidence: SampleEvidence) -> Iterator[Hit]:
 # ---- sensors ----
 
 
-@rule(
+@sample_rule(
     "quantised",
-    SAMPLES,
     "{name} is recorded in steps of {step:.3g}, {size:.2g} standard deviations of its change from "
     "sample to sample.",
     "Record it more finely, or sample less often.",
@@ -662,9 +655,8 @@ def _finely(evidence: SampleEvidence) -> Iterator[Sensor]:
     return (sensor for sensor in fine if not rests(sensor.x))
 
 
-@rule(
+@sample_rule(
     "wrapped angle",
-    SAMPLES,
     "{name} is an angle that starts again at {seam} after a full turn, and {share:.0%} of the "
     "variance of its steps are jumps there: they are no changes that anything drives.",
     "Give its sine and its cosine instead; of a phase that runs on, what numpy.unwrap returns.",
@@ -682,9 +674,8 @@ def _wrapped(evidence: SampleEvidence) -> Iterator[Hit]:
             yield Hit(turn.share, words, variable=sensor.name)
 
 
-@rule(
+@sample_rule(
     "clipped",
-    SAMPLES,
     "{share:.1%} of the samples of {name} sit exactly at its largest or smallest value: the sensor "
     "is at its limit.",
     "Mark these samples as missing, or extend the range.",
@@ -696,9 +687,8 @@ def _clipped(evidence: SampleEvidence) -> Iterator[Hit]:
         yield Hit(sensor.clipped, words, variable=sensor.name)
 
 
-@rule(
+@sample_rule(
     "held values",
-    SAMPLES,
     "{share:.0%} of the samples of {name} repeat the one before: it was recorded less often than "
     "it is listed, or is an input that is held between changes.",
     "Take every sample once: sample as seldom as the slowest variable. An input that is held is "
@@ -720,9 +710,8 @@ def _held(evidence: SampleEvidence) -> Iterator[Hit]:
             yield Hit(share, words, weight=held, variable=sensor.name)
 
 
-@rule(
+@sample_rule(
     "stuck sensor",
-    SAMPLES,
     "{name} stays at one value for {run} samples and never else.",
     "Mark the stretch as missing.",
     limits=Limits(
@@ -737,9 +726,8 @@ def _stuck(evidence: SampleEvidence) -> Iterator[Hit]:
             yield Hit(float(run), {"name": sensor.name, "run": run}, variable=sensor.name)
 
 
-@rule(
+@sample_rule(
     "interpolated",
-    SAMPLES,
     "{share:.0%} of the samples of {name} lie exactly between their neighbours: it was interpolated"
     " from fewer, and knows its future.",
     "Use the samples that were measured.",
@@ -751,9 +739,8 @@ def _interpolated(evidence: SampleEvidence) -> Iterator[Hit]:
         yield Hit(share, {"share": share, "name": sensor.name}, variable=sensor.name)
 
 
-@rule(
+@sample_rule(
     "measurement error",
-    SAMPLES,
     "{name} carries white errors of about {deviation} of its standard deviation, {share} of the "
     "variance of its change from sample to sample.",
     "Average neighbouring samples, or sample less often; a lag may be off by one.",
