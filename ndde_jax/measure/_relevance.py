@@ -53,11 +53,11 @@ def rank(samples: Samples, screened: Screened, source_value) -> tuple[Square, tu
     # Shares say nothing of how much there is to share: together they are what is explained.
     explained = float(np.nansum(np.clip(1 - np.asarray(screened.found.risk, float), 1e-6, 1)))
     value = value * explained / max(float(value.sum()), 1e-12)
-    if first is None:
-        return value, (reason,) if reason else ()
-    value = (1 - first.trust) * value + first.trust * first.precedence
-    reasons = (first.reason,) if first.trust > SPOKEN_OF else ()
-    return value, (reason, *reasons) if reason else reasons
+    reasons = (reason,) if reason else ()
+    if first is not None:
+        value = (1 - first.trust) * value + first.trust * first.precedence
+        reasons += (first.reason,) * (first.trust > SPOKEN_OF)
+    return value, reasons
 
 
 def relevance(screened: Screened) -> tuple[Square, str]:

@@ -455,22 +455,21 @@ class Refiner:
     def _sources(self, terms) -> list[int]:
         return [int(self.source[run[0]]) for run in terms]
 
-    def _known(self, j: int, mask):
-        """Return the values of the inputs that keep their delay."""
-        return self.data.inputs[:, mask & ~self._free(j)]
+    def _given(self, j: int, mask) -> tuple[Record, KnownData, np.ndarray]:
+        """Return record and data, with the values of the inputs that keep their delay."""
+        return self.record, self.data, self.data.inputs[:, mask & ~self._free(j)]
 
     def _may_gain(self, j: int, mask, terms) -> bool:
         """Return whether lags touch, or the slopes predict a gain from moving one."""
         if any(len(run) > 1 for run in terms):
             return True
         own = np.concatenate(terms)
-        given = (self.record, self.data, self._known(j, mask))
-        state = linearised(*given, self.source[own], self.lag[own], j)
+        state = linearised(*self._given(j, mask), self.source[own], self.lag[own], j)
         return state is not None and bool(state.gains().max() > 0)
 
     def _starts(self, j: int, mask, terms) -> Float[np.ndarray, " term"]:
         """Return the middle of each run, or that of its lags with which a model explains more."""
-        given, sources = (self.record, self.data, self._known(j, mask)), self._sources(terms)
+        given, sources = self._given(j, mask), self._sources(terms)
         start = np.array([self.lag[run].mean() for run in terms])
 
         def cost(delay):
@@ -489,10 +488,9 @@ class Refiner:
 
     def _settled(self, j: int, mask, sources, start) -> "Delayed | None":
         """Return the delays that settle near `start`; None where none does."""
-        given = (self.record, self.data, self._known(j, mask))
         nearest = np.abs(self.lag[None] - np.asarray(start)[:, None]).argmin(axis=1)
         room = ROOM * self.gap[nearest]
-        settled = settle(*given, sources, start, room, j)
+        settled = settle(*self._given(j, mask), sources, start, room, j)
         if settled is None:
             return None
         # What runs to the end of its room has not settled, and stays at its candidate.

@@ -409,9 +409,8 @@ def _reading_candidates(
     for j in map(int, np.flatnonzero(asked)):
         # Where data tell that there is more to a law they can tell it from more candidates.
         own, widest = late[j][0], max(late[j], key=lambda fit: len(fit.inputs))
-        n = max(float(own.data.weight.sum()), 1.0)
         fit, slots = fit_on(own.data, j, widest.mask, price, config, jr.fold_in(key, j))
-        if network_criterion(fit, len(widest.inputs), n, mask.shape[1]) < own.criterion():
+        if excess(own, fit, len(widest.inputs)) < 0:
             reads[j], networks[j] = widest.mask, (fit.network, slots)
     reads, delays, halves = (from_flat_inputs(values) for values in (reads, delays, halves))
     model = drift_on(screened, reads, networks)
@@ -427,18 +426,12 @@ def judged_by_networks(
     Where a closed form finds that functions of the inputs explain more, a network is fitted; unless
     it is clearly worse, networks judge edges added, dropped and exchanged.
     """
-    n_inputs = data.inputs.shape[1]
     at_any_price = not isinstance(price, EBIC)
 
-    def excess(j: int, found, degree: int) -> float:
-        """Return how much worse a network describes a target than splines do, per window."""
-        own = regressions[j]
-        n = max(float(own.data.weight.sum()), 1.0)
-        return float(network_criterion(found, degree, n, n_inputs) - own.criterion()) / n
-
     def needed(j: int, found) -> bool:
-        slack = 0 if regressions[j].linear else COMPARABLE
-        return bool(at_any_price or excess(j, found, len(regressions[j].inputs)) < slack)
+        own = regressions[j]
+        slack = 0 if own.linear else COMPARABLE
+        return bool(at_any_price or excess(own, found, len(own.inputs)) < slack)
 
     # Who asks for a price wants networks' strengths at it.
     asked = [True] * data.dim
@@ -448,16 +441,17 @@ def judged_by_networks(
     options = dict(key=key, asked=asked, needed=needed, seen=seen)
     rows = judge(data, screening, price, config, **options)
     return [
-        row if row and (at_any_price or excess(j, row.fit, int(row.mask.sum())) < 0) else None
-        for j, row in enumerate(rows)
+        row if row and (at_any_price or excess(own, row.fit, int(row.mask.sum())) < 0) else None
+        for own, row in zip(regressions, rows, strict=True)
     ]
 
 
-def network_criterion(found: NetworkFit, degree: int, n: float, n_inputs: int) -> float:
-    """Return a network's extended Bayesian information criterion, comparable with that of
-    regressions.
+def excess(own: TargetFit, found: NetworkFit, degree: int) -> float:
+    """Return how much worse a network on so many inputs describes a target than a regression does,
+    by the extended Bayesian information criterion, per window.
     """
+    n = max(float(own.data.weight.sum()), 1.0)
     weights = float(columns_price(n, float(found.n_effective)))
-    return float(
-        n * np.log(float(found.risk) + FLOOR) + weights + 2 * log_choices(n_inputs, degree)
-    )
+    choices = 2 * log_choices(len(own.mask), degree)
+    criterion = n * np.log(float(found.risk) + FLOOR) + weights + choices
+    return float(criterion - own.criterion()) / n
