@@ -285,6 +285,10 @@ class GraphEvidence:
             return said + ", not resolved below" * bool(grid)
         return time_span(*(time / self.dt for time in (delay + step, low, high)), unit="sample")
 
+    def label(self, edge: Edge) -> str:
+        """Return an edge by its candidate: "wind@2 → waves"."""
+        return f"{self.names[edge[0]]}@{self.lags[edge[2]]} → {self.names[edge[1]]}"
+
     def link(self, edge: Edge) -> str:
         """Return an edge in words: "wind → waves after 3.4 h (2.9 to 3.8)"."""
         late = self.after(edge)

@@ -146,7 +146,7 @@ class IdentifiabilityReport:
         edges = base.edges(base.graph)
         if not edges:
             return
-        labels = [f"{base.names[i]}@{base.lags[a]} → {base.names[j]}" for i, j, a in edges]
+        labels = list(map(base.label, edges))
         width = max(map(len, [*labels, "edge"]))
         yield f"{'edge':<{width}} {'strength':>9} {'found':>6}  best rival (its cost)"
         for edge, label in zip(edges, labels, strict=True):

@@ -43,9 +43,9 @@ def _noise(e: GraphEvidence) -> np.ndarray:
 
 
 def _weakest(e: GraphEvidence, strength: np.ndarray) -> tuple[float, str, tuple]:
-    edge = np.unravel_index(np.argmin(np.where(e.graph, strength, np.inf)), e.graph.shape)
-    i, j, a = map(int, edge)
-    return float(strength[edge]), f"{e.names[i]}@{e.lags[a]} → {e.names[j]}", edge
+    least = np.argmin(np.where(e.graph, strength, np.inf))
+    edge = tuple(map(int, np.unravel_index(least, e.graph.shape)))
+    return float(strength[edge]), e.label(edge), edge
 
 
 def _degree(e: GraphEvidence) -> int:
@@ -145,10 +145,9 @@ def _prior(e: GraphEvidence) -> Iterator[Hit]:
         ("is forbidden, but would explain", worth & ~np.asarray(prior.allowed)),
         (idle, ~worth & np.asarray(prior.required)),
     ):
-        for i, j, a in e.edges(edges):
-            score = max(float(e.scores[i, j, a]), 0.0)
-            edge = f"{e.names[i]}@{e.lags[a]} → {e.names[j]}"
-            yield Hit(score, {"said": f"{edge} {said} {score:.3g} of the rate's variance"})
+        for edge in e.edges(edges):
+            score = max(float(e.scores[edge]), 0.0)
+            yield Hit(score, {"said": f"{e.label(edge)} {said} {score:.3g} of the rate's variance"})
 
 
 @measured_rule(

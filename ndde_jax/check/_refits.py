@@ -62,14 +62,7 @@ def refit(base: GraphEvidence, inputs: Inputs, finder: Finder, key: PRNGKeyArray
     windows, keys = base.windows, jr.split(key)
     stability = None
     if int(windows.n_valid) // 2 >= windows.dim + 1:
-        stability = edge_stability(
-            windows,
-            key=keys[0],
-            seeds=finder.seeds,
-            strategy=finder.strategy,
-            price=finder.price,
-            progress=finder.progress,
-        )
+        stability = edge_stability(windows, key=keys[0], **vars(finder))
     thinned, other = _other_differences(base, finder, keys[1])
     return RefitEvidence(
         base=base,
@@ -174,8 +167,7 @@ refit_rule = rules_about(REFITS, theorem=FINITE)
 
 
 def _named(base: GraphEvidence, which: np.ndarray) -> str:
-    named = [f"{base.names[i]}@{base.lags[a]} → {base.names[j]}" for i, j, a in base.edges(which)]
-    return listed(named, SHOWN_LINKS) or "none"
+    return listed(map(base.label, base.edges(which)), SHOWN_LINKS) or "none"
 
 
 def _counted(base: GraphEvidence, which: np.ndarray) -> dict[str, Any]:
