@@ -374,6 +374,15 @@ class _Candidates(NamedTuple):
         more = [graph[:, :, part].all(axis=2).T & (not whole) for part in self.parts(self.lags)]
         return np.stack([*rows, *more], axis=1).reshape(self.dim, -1)
 
+    def given(
+        self, allowed: np.ndarray, required: np.ndarray, delays: tuple[int | float, ...]
+    ) -> tuple[np.ndarray, np.ndarray, int]:
+        """Return the inputs at some lags or delays that graphs allow and require, and how many are
+        means.
+        """
+        inputs = self.inputs_of(allowed, delays), self.inputs_of(required, delays, whole=True)
+        return *inputs, self.n_means()
+
     def n_means(self) -> int:
         """Return the number of inputs that are means."""
         return len(self.spread()) * self.dim
@@ -495,7 +504,7 @@ class _Finer(NamedTuple):
         """
         best = cls(np.zeros(0, int), np.zeros(0, bool), lags)
         for target in np.argsort(risk, kind="stable"):
-            targets = best.targets_with(int(target))
+            targets = [*best.variables[best.targets].tolist(), int(target)]
             some = graph[:, targets]
             variables = np.union1d(np.flatnonzero(some.any((1, 2))), targets)
             used, reach = np.flatnonzero(some.any((0, 1))), lags[-1]
@@ -507,10 +516,6 @@ class _Finer(NamedTuple):
                 break
             best = cls(variables, np.isin(variables, targets), fine)
         return best
-
-    def targets_with(self, another: int) -> list[int]:
-        """Return the targets, and another."""
-        return [*map(int, self.variables[self.targets]), another]
 
     def edges(self, edges: np.ndarray, lags: tuple[int, ...]) -> np.ndarray:
         """Return edges `[source target lag]` of this part, each lag taken from the nearest
@@ -602,20 +607,11 @@ class _Compared(NamedTuple):
             steps.rates,
             weight,
             choices,
-            candidates.inputs_of(allowed, lags),
-            candidates.inputs_of(required, lags, whole=True),
-            candidates.n_means(),
+            *candidates.given(allowed, required, lags),
             room=candidates.dim * len(candidates.delays) + candidates.n_means(),
         )
-        as_flow = _Flow(
-            steps,
-            candidates,
-            weight,
-            choices,
-            candidates.inputs_of(allowed, candidates.delays),
-            candidates.inputs_of(required, candidates.delays, whole=True),
-            candidates.n_means(),
-        )
+        given = candidates.given(allowed, required, candidates.delays)
+        as_flow = _Flow(steps, candidates, weight, choices, *given)
         (plain,) = as_map.search(None, means=False)
         maps = as_map.search(None, plain.level) if candidates.n_means() else [plain]
         from_map = candidates.to_flow(best_of(maps).level)

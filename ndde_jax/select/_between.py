@@ -5,7 +5,7 @@ samples where they lie instead, and delays settle where they explain most.
 """
 
 from collections.abc import Generator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
@@ -77,19 +77,15 @@ class Record(NamedTuple):
     @classmethod
     def of(cls, samples: Samples, windows: Windows) -> "Record":
         """Return the record of samples that were cut into windows."""
-        center, scale = (
-            np.asarray(a, float) for a in (windows.scaling.center, windows.scaling.scale)
-        )
         position = np.asarray(windows.position)
         # Rows of one trajectory follow one another; the first sample of the first is 0.
         starts = np.flatnonzero(np.diff(position, prepend=position[0] - 2) != 1)
         offsets = position[starts] - position[0]
-        values = np.full((offsets[-1] + len(samples.values[-1]) + 4, len(center)), np.nan)
+        values = np.full((offsets[-1] + len(samples.values[-1]) + 4, windows.dim), np.nan)
         for offset, value in zip(offsets, samples.values, strict=True):
-            rows = (np.asarray(value, float) - center[None]) / scale[None]
-            values[offset : offset + len(rows)] = rows
+            values[offset : offset + len(value)] = standardised(value, windows)
         forward = windows.scheme in ("midpoint", "euler")
-        later = _later(windows) if forward else np.zeros(len(center))
+        later = _later(windows) if forward else np.zeros(windows.dim)
         return cls(values, position, forward, later, forward & Between.of([values]).rough)
 
     def of_rows(self, windows: Windows) -> "Record":
@@ -140,6 +136,12 @@ class Record(NamedTuple):
         a = -0.5 * p0 + 1.5 * p1 - 1.5 * p2 + 0.5 * p3
         b = p0 - 2.5 * p1 + 2 * p2 - 0.5 * p3
         return a, b, 0.5 * (p2 - p0), p1
+
+
+def standardised(values: Any, windows: Windows) -> Float[np.ndarray, "time dim"]:
+    """Return samples in the units of windows, in double precision."""
+    center, scale = windows.scaling.center, windows.scaling.scale
+    return (np.asarray(values, float) - np.asarray(center, float)) / np.asarray(scale, float)
 
 
 def _later(windows: Windows) -> Float[np.ndarray, " target"]:

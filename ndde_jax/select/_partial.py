@@ -14,6 +14,7 @@ from ..regression._missing import fit_normal
 from ..samples._samples import Samples
 from ..windows._stencils import STENCILS, rings
 from ..windows._windows import PartialWindows, Windows, row_range
+from ._between import standardised
 from ._midpoint import Steps, around, steps_between
 from ._screened import Screened
 from ._spline_fit import fit_screened, known_drift
@@ -186,12 +187,12 @@ def scaled_rows(
     where they are not measured, or lie outside the mask, if there is one.
     """
     stencil, s = stencil_of(windows), windows.scaling
-    center, scale, rate_center, rate_scale = (
-        np.asarray(a, float) for a in (s.center, s.scale, s.rate_center, s.rate_scale)
+    scale, rate_center, rate_scale = (
+        np.asarray(a, float) for a in (s.scale, s.rate_center, s.rate_scale)
     )
     lags, states, rates = lags_read(windows), [], []
     for number, value in enumerate(recordings):
-        z = (np.asarray(value, float) - center[None]) / scale[None]
+        z = standardised(value, windows)
         start, stop = row_range(len(z), lags, stencil)
         rate = sum(c * z[start + o : stop + o] for o, c in stencil.items()) / float(windows.dt)
         if mask:

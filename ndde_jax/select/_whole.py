@@ -25,7 +25,7 @@ from ..regression._terms import best_fit
 from ..samples._chunks import Chunks, as_block
 from ..windows._flat import KnownData
 from ..windows._windows import Windows, row_range
-from ._between import NEAREST, REACH, Delayed, Record, Refined, Refiner, newton_step
+from ._between import NEAREST, REACH, Delayed, Record, Refined, Refiner, newton_step, standardised
 from ._midpoint import steps_between
 from ._partial import lags_read, of_other_rows, scaled_rows, stencil_of
 from ._spline_fit import fit_screened
@@ -143,11 +143,8 @@ class Columns(NamedTuple):
         """
         if self.record is None:
             return inputs[:, :0]
-        s, dim = self.windows.scaling, self.windows.dim
-        center, scale = np.asarray(s.center, float), np.asarray(s.scale, float)
-        record = self.record._replace(
-            values=(values - center[None]) / scale[None], position=position
-        )
+        dim, values = self.windows.dim, standardised(values, self.windows)
+        record = self.record._replace(values=values, position=position)
         late = np.stack(
             [record.at(one.place % dim, one.delay, one.target, one.straight) for one in self.late],
             axis=1,
