@@ -298,15 +298,16 @@ def _fit(method, windows, config, key, loss=window_loss):
     """Fit as separate programs, so that the two Newton fits of networks, which take longest to
     compile, share one.
     """
-    warmup, refine = _phases(config, windows.dim * windows.n_lags)
+    n_inputs = windows.dim * windows.n_lags
+    warmup = _phase(config.warmup, n_inputs <= NEWTON_WARMUP_INPUTS)
+    refine = _phase(config.refine, n_inputs <= NEWTON_REFINE_INPUTS)
     if config.learning_rate is None:
         rate = np.asarray(1e-3 if warmup == "newton" else 5e-3, windows.history.dtype)
         config = eqx.tree_at(lambda c: c.learning_rate, config, rate, is_leaf=lambda x: x is None)
     data, dtype = FlatData(windows), windows.history.dtype
     mean_loss = MeanLoss(loss, windows.scaling, windows.dt, windows.lags)
-    dim, n_inputs = data.allowed.shape
-    sizes = (n_inputs, dim, config.batch_size)
-    n_networks, steps = dim, 0
+    sizes = (n_inputs, data.dim, config.batch_size)
+    n_networks, steps = data.dim, 0
     if warmup == "adam":
         # What Newton's method fits starts the networks of all coefficients; else each its own.
         n_networks *= len(eqx.filter_eval_shape(method.coefficients, *sizes))
@@ -330,13 +331,9 @@ def _fit(method, windows, config, key, loss=window_loss):
     return FitResult(model=model, **more)
 
 
-def _phases(config, n_inputs: int) -> tuple[str, str]:
-    warmup, refine = config.warmup, config.refine
-    if warmup == "auto":
-        warmup = "newton" if n_inputs <= NEWTON_WARMUP_INPUTS else "adam"
-    if refine == "auto":
-        refine = "newton" if n_inputs <= NEWTON_REFINE_INPUTS else "adam"
-    return warmup, refine
+def _phase(asked: str, few: bool) -> str:
+    """Return how networks are trained that have few inputs or many."""
+    return ("newton" if few else "adam") if asked == "auto" else asked
 
 
 class _Found(eqx.Module):

@@ -150,9 +150,7 @@ def _starts(config, members: int, slots: int, dtype, keys) -> tuple:
 def _fit(windows, base, config, starts, slots, rounds, family, simple_numbers):
     data = FlatData(windows)
     index, used = jax.vmap(lambda mask: select_inputs(mask.astype(data.inputs.dtype), slots))(base)
-    networks = None
-    if family != "polynomial":
-        networks = _Networks(data, base, index, used, starts)
+    networks = None if starts is None else _Networks(data, base, index, used, starts)
     polynomials = None
     if family != "network":
         polynomials = _Polynomials(windows, data, index, used, simple_numbers)
