@@ -34,6 +34,7 @@ from ._output import (
     write_results,
 )
 from ._program import INTERRUPTED, add_up_right, keep_compiled, run_program
+from ._spoken import amount
 from ._store import version
 from .samples._cells import check_there, to_float
 from .samples._examples import example_names, load_example
@@ -463,7 +464,8 @@ def _discover(arguments: argparse.Namespace) -> None:
             directory=directory / UNFINISHED,
         )
     if lags is None and found.lags != (0,):
-        _note(arguments, f"Candidate lags were chosen, up to {found.lags[-1]} samples.")
+        largest = amount(float(found.lags[-1]), "sample", 6)
+        _note(arguments, f"Candidate lags were chosen, up to {largest}.")
     directory.mkdir(parents=True, exist_ok=True)
     report = found.report_data()
     effects, full, repeat = arguments.effects, arguments.full, (arguments.command,)
