@@ -37,7 +37,7 @@ import numpy as np
 
 from ._checks import refusal
 from ._files import drop_abandoned, read_array, write_bytes
-from ._types import to_jax
+from ._types import Checked, to_jax
 
 FORMAT = 3
 SUFFIX = ".npz"
@@ -339,7 +339,7 @@ class Kept:
     cannot be written stays in memory, and `warn` says so. Threads may share it.
     """
 
-    def __init__(self, directory: str | os.PathLike):
+    def __init__(self, directory: Checked[str | os.PathLike]):
         if not isinstance(directory, str | os.PathLike):
             raise refusal("directory", "a path or None", directory)
         self.directory = Path(directory)

@@ -165,7 +165,6 @@ COMMANDS = [
     ([OK, "--example=enso"], "either a data file or --example"),
     (["--example=el_nino"], "enso, tropical_pacific"),
     (["--example=enso", "--columns=z"], "no column 'z'"),
-    ([OK], "--dt"),
     ([OK, "--dt=0"], "--dt"),
     ([OK, "--dt=-1"], "--dt"),
     ([OK, "--dt=nan"], "--dt"),

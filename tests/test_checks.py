@@ -16,7 +16,7 @@ from . import bad_inputs, bad_values
 
 SHAPE = bad_inputs.SHAPE
 # What knows a class of the library stands beside it.
-CHECKS = {**vars(_checks), "check_method": check_method, "check_model": check_model}
+CHECKS = {**vars(_checks), "check_method": check_method}
 
 
 @pytest.mark.parametrize(
@@ -47,7 +47,6 @@ CHECKS = {**vars(_checks), "check_method": check_method, "check_model": check_mo
         ("graph", np.ones((3, 3, 2)), {"shape": SHAPE}, "n must be [source target lag]"),
         ("method", ndde.L0NDDE, {}, "got the class L0NDDE. Mind the parentheses"),
         ("config", {}, {"kind": ndde.FitConfig}, "n must be a FitConfig or None; got {}."),
-        ("model", "m", {}, "n must be a fitted model, NeuralDDE or RestoredDDE; got 'm'."),
         ("real_array", [1j], {"what": "[time]"}, "n must be real numbers, [time]; got [1j]."),
         ("real_array", [np.inf], {"what": "[time]", "finite": True}, "n must be finite"),
         ("real_array", [1, 0], {"what": "[time]", "above": 0}, "n must be positive; got 0."),
@@ -67,6 +66,8 @@ def test_windows_and_models_belong_together():
     windows = bad_inputs.windows()
     with pytest.raises(ValueError, match="windows must be what lagged_windows returns; who got 3"):
         _checks.check_windows(3, "who")
+    with pytest.raises(ValueError, match="model must be a fitted model, NeuralDDE or RestoredDDE"):
+        check_model("m")
     with pytest.raises(ValueError, match=r"who takes the windows of one system.*use jax\.vmap"):
         _checks.check_windows(bad_values.stacked(), "who")
     check_model_matches(windows, bad_inputs.model())

@@ -286,7 +286,7 @@ def pairs():
             Data(delayed(8), lags=tuple(range(5))), Data(delayed(8), lags=tuple(range(11))), later,
             ("a delay of 8, candidates up to 4", "candidates up to 10")),
         "proportional changes": (
-            Data(np.exp(plain()), STEPS, lags=(0, 1)), Data(20 + plain(), STEPS, lags=(0, 1)),
+            Data(np.exp(0.3 * plain()), STEPS, lags=(0, 1)), Data(20 + plain(), STEPS, lags=(0, 1)),
             series((0,), last=200),
             ("changes grow with the level", "changes are alike everywhere")),
         "hidden driver": (

@@ -333,7 +333,7 @@ def _edge(found, edge: Any, name: str) -> list[tuple[int, int, int]]:
         raise refusal(name, "of edges (source, target) or (source, target, lag)", edge)
     i, j = (variable(v, found, f"an edge of {name}") for v in edge[:2])
     lag = edge[2] if len(edge) == 3 else None
-    kept = kept_lags(found, i, j, lag, "lag", f"{name}= would change nothing")
+    kept = kept_lags(found, i, j, lag, f"a lag in {name}", f"{name}= would change nothing")
     return [(i, j, int(a)) for a in kept]
 
 

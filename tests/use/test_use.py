@@ -119,7 +119,7 @@ def test_total_effects_are_those_of_the_linear_system(found):
     ("arguments", "message"),
     [
         (("ice", "sun"), "ice -> sun is no edge"),
-        (("sun", "heat", 0), "is kept at lags 2 samples; got lag 0"),
+        (("sun", "heat", 0), "lag: sun -> heat is kept at lags 2 samples; got 0"),
         (("sun", "heat", "2"), "lag must be a lag in samples"),
         (("moon", "heat"), "source must name a variable"),
     ],
