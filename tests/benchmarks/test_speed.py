@@ -4,6 +4,7 @@ import math
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -24,6 +25,7 @@ from benchmarks.speed import (
 from ndde_jax.fit._loss import empirical_risk
 from ndde_jax.models._networks import init_layers
 
+REPOSITORY = Path(__file__).parents[2]
 TINY = simulator.Sizes(
     steps=300,
     batch_steps=200,
@@ -169,9 +171,13 @@ def test_ways_to_do_many_systems_are_timed(capsys):
 
 
 @pytest.mark.slow
-def test_a_record_on_disk_is_discovered_within_a_gigabyte(capsys):
-    assert speed.main(["--only", "chunks", "--quick"]) == 0
-    (row,) = [line for line in capsys.readouterr().out.splitlines() if "memory map |" in line]
+def test_a_record_on_disk_is_discovered_within_a_gigabyte():
+    # By a process of its own: the peak is that of all that it ever did.
+    command = [sys.executable, "-m", "benchmarks.speed", "--only", "chunks", "--quick"]
+    said = subprocess.run(
+        command, capture_output=True, text=True, check=True, cwd=REPOSITORY
+    ).stdout
+    (row,) = [line for line in said.splitlines() if "memory map |" in line]
     cpu, seconds, peak, exact = (cell.strip() for cell in row.split("|")[3:-1])
     assert float(cpu) > 0 < float(seconds) and 100 < float(peak) < 1000 and exact == "yes"
 

@@ -148,7 +148,11 @@ def test_notes_say_what_an_answer_rests_on(found):
         ({"sun": 1.0}, dict(start=5, stop=5), "start must lie before"),
         ({"sun": 1.0}, dict(shift={"sun": 1.0}), "is set, so shifting"),
         (None, dict(cut=[("ice", "sun")]), "ice -> sun is no edge"),
-        (None, dict(cut=[("sun", "heat", 4)]), "a lag in cut: sun -> heat is kept at lags 2 samples; got 4"),
+        (
+            None,
+            dict(cut=[("sun", "heat", 4)]),
+            "a lag in cut: sun -> heat is kept at lags 2 samples; got 4",
+        ),
         (None, dict(cut="sun>heat"), "cut must be a list"),
         (None, dict(cut=[("sun",)]), "cut must be of edges"),
         (None, dict(scale={("sun", "heat"): "half"}), "factor of sun -> heat"),
