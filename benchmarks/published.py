@@ -55,8 +55,8 @@ def keep(
     update: bool = False,
 ) -> int:
     """Write the units of one benchmark as CSV; returns how many. `arrays` as well if a table needs
-    them; only what is `pooled` if none needs more. To `update` a file is to leave the methods in it
-    that the results do not have, with the commits they were kept at.
+    them; only what is `pooled` if none needs more. To `update` a file is to leave the methods and
+    categories in it that the results do not have, with the commits they were kept at.
     """
     with Store(results) as store:
         units = defaultdict(list)
@@ -64,9 +64,9 @@ def keep(
             if row.series == POOLED or not pooled:
                 units[Unit(*(getattr(row, name) for name in COLUMNS[:6]))].append(row)
         settings = sorted(store.settings(benchmark))
-        methods = sorted({unit.method for unit in units})
-        comments, others = _others(out, set(methods)) if update else ([], [])
-        said = f" {', '.join(methods)}" if others else ""
+        new = {(unit.method, unit.category) for unit in units}
+        comments, others = _others(out, new) if update else ([], [])
+        said = f" {', '.join(_named(new, {line[4] for line in others}))}" if others else ""
         comments.append(f"# kept at {_commit()}{said}\n")
         for method, category, text in settings:
             digest = hashlib.sha256(text.encode()).hexdigest()[:16]
@@ -87,21 +87,29 @@ def keep(
     return len(units)
 
 
-def _others(path: Path, methods: set[str]) -> tuple[list[str], list[list[str]]]:
-    """Return comments and lines of a published file on other methods than these."""
+def _named(new: set[tuple[str, str]], others: set[str]) -> list[str]:
+    """Return methods, those that others have, too, with their new categories behind them."""
+    parts = defaultdict(list)
+    for method, category in sorted(new):
+        parts[method].append(category)
+    return [m + f" ({'+'.join(of)})" * (m in others) for m, of in parts.items()]
+
+
+def _others(path: Path, new: set[tuple[str, str]]) -> tuple[list[str], list[list[str]]]:
+    """Return comments and lines of a published file on other methods and categories than these."""
     opened = gzip.open if path.suffix == ".gz" else open
     with opened(path, "rt", newline="") as file:
         text = file.readlines()
     lines = list(csv.reader(line for line in text if not line.startswith("#")))[1:]
-    lines = [line for line in lines if line[4] not in methods]
+    lines = [line for line in lines if (line[4], line[1]) not in new]
     others, comments = sorted({line[4] for line in lines}), []
     for comment in text:
-        if match := re.match(r"# settings (\S+)", comment):
-            comments += [comment] if match[1] in others else []
+        if match := re.match(r"# settings (\S+) (\S+)", comment):
+            comments += [comment] if match[1] in others and match.groups() not in new else []
         elif match := re.match(r"# kept at (\S+) *(.*)", comment):
             # Of all methods of the file, or of those named behind the commit.
             named = match[2].split(", ") if match[2] else others
-            of = [method for method in named if method in others]
+            of = [method for method in named if method.split(" (")[0] in others]
             comments += [f"# kept at {match[1]} {', '.join(of)}\n"] if of else []
     return comments, lines
 
@@ -195,7 +203,7 @@ def main(arguments: list[str] | None = None) -> int:
     keeping.add_argument("--arrays", action="store_true", help="scores and graphs too")
     keeping.add_argument("--pooled", action="store_true", help="no single series of a graph")
     keeping.add_argument(
-        "--update", action="store_true", help="leave other methods that the file has as they are"
+        "--update", action="store_true", help="leave what else the file has as it is"
     )
     actions.add_parser("readme", help="put the tables into the READMEs")
     options = parser.parse_args(arguments)

@@ -86,6 +86,24 @@ def test_a_file_is_updated_method_by_method(results, tmp_path):
         assert comments[2] == f"{first} discover"
 
 
+def test_another_category_of_a_method_is_added(results, tmp_path):
+    out, more, both = (tmp_path / name for name in ("low.csv", "more.sqlite", "both.sqlite"))
+    here, there = (
+        Record(unit, METRICS, "ok", 1.5, ARRAYS) for unit in (UNIT, UNIT._replace(category="high"))
+    )
+    for path, records in ((more, [there]), (both, [here, there])):
+        with Store(path) as store:
+            for record in records:
+                store.agree_on_settings("delays", "discover", record.unit.category, "length 4000")
+            store.write(records)
+    published.keep(results, out, benchmark="delays", arrays=True)
+    published.keep(more, out, benchmark="delays", arrays=True, update=True)
+    with published.read(out) as read, Store(both) as original:
+        assert table(read) == table(original)
+    comments = [line for line in out.read_text().splitlines() if line.startswith("# kept at")]
+    assert comments[1] == f"{comments[0]} (high)" and comments[0].endswith(" discover")
+
+
 def test_other_tables_are_refused(tmp_path):
     path = tmp_path / "other.csv"
     path.write_text("a,b\n1,2\n")
