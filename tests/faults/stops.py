@@ -15,6 +15,7 @@ import numpy as np
 
 from benchmarks._store import Record, Store, Unit
 from ndde_jax import _store
+from ndde_jax.cli import UNFINISHED
 from tests.faults import unit
 
 REPOSITORY = Path(__file__).parents[2]
@@ -27,6 +28,7 @@ import sys, threading, time
 import jax, numpy as np
 import ndde_jax as ndde
 from ndde_jax import _store
+from ndde_jax.cli import UNFINISHED
 original = _store.Kept.save
 def save(self, name, value, label):
     original(self, name, value, label)
@@ -116,6 +118,8 @@ def _stopped(
         now = finished()
         said = {name for _, name, _ in stored}
         lost = {name for name in before if now.get(name) != before[name]} | (said - set(now))
+        if process.returncode == 0:  # stages make room for what they lead to
+            lost = {name for name in lost if not name.startswith(UNFINISHED)}
         outcomes["finished and LOST OR CHANGED"] += len(lost)
         outcomes["finished and kept"] += len(set(now) - set(before))
         before = now
@@ -132,7 +136,8 @@ def _kept_files(directory: Path) -> dict[str, bytes]:
     found = {}
     for path in directory.rglob("*.npz"):
         _store.read(path, object)
-        found[path.stem] = path.read_bytes()
+        stage = UNFINISHED in path.relative_to(directory).parts
+        found[f"{UNFINISHED} {path.stem}" if stage else path.stem] = path.read_bytes()
     return found
 
 
