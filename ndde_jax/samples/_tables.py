@@ -1,5 +1,6 @@
 """Measurements from files, one row per sample: which columns are time, and which are variables."""
 
+import itertools
 import re
 from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
@@ -56,6 +57,9 @@ PARTS = {
 # Parts that together say which day it is, and those that mean something beside others only.
 TOGETHER = ({"y", "m"}, {"y", "q"}, {"y", "j"}, {"y", "w"}, {"m", "d"}, {"m"})
 WITHIN = {"h": {"d", "j", "date"}, "min": {"h"}, "s": {"min"}}
+# Those that every date has, and how many hours time zones lie apart from Greenwich's at most.
+FIELDS = {"y": "year", "m": "month", "d": "day", "j": "day_of_year", "h": "hour"}
+ZONES = 14
 # What parts can be that nothing but their numbers tells of.
 GUESSED = {"y": (1500, 2300), "d": (1, 31)}
 # Names of columns that have none.
@@ -285,12 +289,11 @@ def _variables(read: "Clocks", numbers: dict[str, Numbers], stamps: Any, rows: A
     """Return the columns that can be variables, and remarks on the others; raise if there are
     none.
     """
-    import pandas as pd
-
-    fields: list[Any] = []
+    parts: dict[str, str] = {}
+    dates = None
     if stamps is not None and stamps.dtype.kind == "M":
-        own = pd.DatetimeIndex(stamps.astype("M8[s]"))
-        fields = [own.year, own.month, own.day, own.day_of_year, own.hour]
+        dates = stamps.astype("M8[s]")
+        parts = {name: part for part, name in read.named({"date"}).items() if part in FIELDS}
     if stamps is not None and stamps.dtype.kind not in "fiu":
         stamps = (stamps - stamps[0]) / np.timedelta64(1, "s")
     times = [None if stamps is None else stamps[r].astype(float) for r in rows]
@@ -306,7 +309,7 @@ def _variables(read: "Clocks", numbers: dict[str, Numbers], stamps: Any, rows: A
             return ""
         if len(known) > 9 and (known == known[0]).all():
             return CONSTANT
-        again = len(known) > 9 and any((x == field).all() for field in fields)
+        again = dates is not None and len(known) > 9 and _tells_date(x, dates, parts.get(name))
         counter = words_of(name) & COUNTERS or (UNNAMED.fullmatch(name) and np.ptp(x) > 20)
         pairs = zip(rows, times, strict=True)
         again = again or (counter and starts_again(x)) or all(is_clock(x[r], t) for r, t in pairs)
@@ -324,6 +327,22 @@ def _variables(read: "Clocks", numbers: dict[str, Numbers], stamps: Any, rows: A
             columns, s, are = f"column {gone[0]!r}", "s", "is"
         said += (f"{columns} {what.format(s=s, are=are)} and {are} left out.",)
     return numbers, said
+
+
+def _tells_date(x: np.ndarray, dates: np.ndarray, part: str | None) -> bool:
+    """Return whether numbers are a part of dates; of those in another time zone, with or without
+    daylight saving, where they are called as the `part` is.
+    """
+    import pandas as pd
+
+    own = pd.DatetimeIndex(dates)
+    if any((x == getattr(own, field)).all() for field in FIELDS.values()):
+        return True
+    if part is None:
+        return False
+    hours = range(-ZONES, ZONES + 1)
+    same = [x == getattr(own + pd.Timedelta(hours=hour), FIELDS[part]) for hour in hours]
+    return any((one | other).all() for one, other in itertools.pairwise(same))
 
 
 def _remarks(values: np.ndarray, stamps: np.ndarray) -> np.ndarray:
@@ -412,7 +431,7 @@ class Clocks(NamedTuple):
         moving = [name for name in dated if self.frame[name].iloc[0] != self.frame[name].iloc[-1]]
         for name in (moving or dated)[:1]:
             yield self._of(name, name in names[: index + 1] or words_of(name) <= {"date", "time"})
-        named = self._named()
+        named = self.named()
         yield self._of_parts(named)
         known = first.lower() in EPOCHS | {"t", "times", "dates"}
         if known or _dates.is_time(str(self.frame[first].iloc[0])):
@@ -457,7 +476,7 @@ class Clocks(NamedTuple):
         neither increases nor, with `panels`, tells recordings apart, unless it `must`.
         """
         together = any(pair <= set(found) for pair in TOGETHER)
-        if not (together or (set(found) == {"y"} and not self._named())):
+        if not (together or (set(found) == {"y"} and not self.named())):
             return None
         values = {part: self._values(part, name) for part, name in found.items()}
         seconds = sum(values.pop(part) * SECONDS[part] for part in SECONDS if part in values)
@@ -479,14 +498,18 @@ class Clocks(NamedTuple):
         return time._replace(said=(taken, *time.said))
 
     def _times(self, columns: Collection[str], dates: _dates.Dates, clocks: Any) -> list[Time]:
-        """Return the time that dates tell alone, if it increases; else also with each clock."""
+        """Return the time that dates tell alone, if it increases or they tell the time of day; else
+        also with each clock.
+        """
 
         def at(more: tuple[str, ...] = (), later: Any = 0.0) -> Time:
             return Time((*columns, *more), *self._settled(dates.later(later)))
 
         alone = at()
-        rises = self._orderly(alone, panels=False)
-        return [alone] if rises else [*(at(*each) for each in clocks), alone]
+        of_day = dates.stamps - dates.stamps.astype("M8[D]")
+        if (of_day != of_day[:1]).any() or self._orderly(alone, panels=False):
+            return [alone]
+        return [*(at(*each) for each in clocks), alone]
 
     # ---- parts of dates ----
 
@@ -497,7 +520,7 @@ class Clocks(NamedTuple):
             return np.array([_dates.month_of(cell) for cell in self.frame[name]], float)
         return read.values
 
-    def _named(self, there: Collection[str] = ()) -> dict[str, str]:
+    def named(self, there: Collection[str] = ()) -> dict[str, str]:
         """Return the columns that are called as parts of dates are, beside the parts there are."""
         found: dict[str, str] = {}
         for part, (words, low, high) in PARTS.items():
@@ -532,7 +555,7 @@ class Clocks(NamedTuple):
 
     def _within_the_day(self, date: str) -> Iterator[tuple[tuple[str, ...], np.ndarray]]:
         """Return columns that tell the time of day beside a date, and the seconds they tell."""
-        parts = {part: name for part, name in self._named({"date"}).items() if part in SECONDS}
+        parts = {part: name for part, name in self.named({"date"}).items() if part in SECONDS}
         if parts:
             seconds = sum(self._values(part, n) * SECONDS[part] for part, n in parts.items())
             yield tuple(parts.values()), np.asarray(seconds)

@@ -183,6 +183,20 @@ def test_dates_in_parts_out_of_order_are_refused_and_no_variables(head, form, tm
         clock(found)
 
 
+def test_local_parts_of_dates_in_universal_time_are_neither_a_clock_nor_variables(tmp_path):
+    """Of stations whose clocks repeat, the year 2013 was once taken for thirteen minutes past
+    eight.
+    """
+    universal = pd.date_range("2013-03-01", periods=900, freq="h", tz="UTC")
+    local = universal.tz_convert("America/New_York")
+    parts = {name: getattr(local, name) for name in ("year", "month", "day", "hour")}
+    rows = pd.DataFrame(parts | {"temp": np.arange(900.0) ** 2 % 71, "stamp": universal})
+    frame = pd.concat([rows.assign(station=name) for name in ("JFK", "LGA")])
+    found = read(tmp_path, frame.to_csv(index=False))
+    assert found.names == ("temp",) and set(found.trials) == {"JFK", "LGA"}
+    assert found.stamps[0] == np.datetime64("2013-03-01T00:00") and clock(found, slice(900))[0] == 1
+
+
 @pytest.mark.parametrize("rate, unit", [(30, 1e3), (24, 1e3), (60, 1e2)])
 def test_rounded_stamps_are_regular(rate, unit):
     stamps = np.round(np.arange(900) * unit / rate).astype(int)
