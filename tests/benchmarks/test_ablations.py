@@ -7,6 +7,8 @@ import ndde_jax as ndde
 from benchmarks import ablations
 from benchmarks._store import Record, Store, Unit
 
+pytestmark = pytest.mark.slow  # of a benchmark that seldom changes and takes long to compile
+
 
 def test_the_first_row_of_every_part_is_the_estimator_as_it_is():
     for rows in ablations.PARTS.values():

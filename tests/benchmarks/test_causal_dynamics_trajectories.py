@@ -12,6 +12,8 @@ from benchmarks.causal_dynamics import trajectories
 from benchmarks.causal_dynamics.trajectories import BATCH, flow, random_series, series_from
 from ndde_jax.systems import _dysts
 
+pytestmark = pytest.mark.slow  # of a benchmark that seldom changes and takes long to compile
+
 
 def right_hand_side(name, parameters=None):
     """dysts' own, in NumPy."""

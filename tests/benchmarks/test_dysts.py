@@ -17,6 +17,8 @@ from benchmarks.dysts.data import read_problem
 from benchmarks.dysts.methods import METHODS, Learned
 from benchmarks.dysts.settings import Protocol, Recipe, protocol, recipes
 
+pytestmark = pytest.mark.slow  # of a benchmark that seldom changes and takes long to compile
+
 SHORT = Protocol(
     noise=0.05,
     train_lyapunov_times=1,

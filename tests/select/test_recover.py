@@ -43,13 +43,14 @@ def run(strategy, w, key, price):
 
 
 # As "Gates" but for the penalty, which has tests of its own; with less to do; a path of them; or
-# with the tests of `test_exhaustive`.
+# with the tests of `test_exhaustive` and `test_moves`.
 SLOW = {
     "Gates, as they are",
     "Gates, group lasso",
     "Gates, from everything",
     "CoefficientPath",
     "Exhaustive",
+    "Moves",
 }
 
 

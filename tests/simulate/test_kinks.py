@@ -14,7 +14,7 @@ import ndde_jax as ndde
 from ndde_jax import solve_sdde
 
 ORDERS = [
-    pytest.param(diffrax.Euler(), 1, id="Euler"),
+    pytest.param(diffrax.Euler(), 1, id="Euler", marks=pytest.mark.slow),
     pytest.param(diffrax.Heun(), 2, id="Heun", marks=pytest.mark.slow),
     pytest.param(diffrax.Bosh3(), 3, id="Bosh3", marks=pytest.mark.slow),
     pytest.param(diffrax.Tsit5(), 5, id="Tsit5"),

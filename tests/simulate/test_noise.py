@@ -257,7 +257,10 @@ def refused(match, *, drift=geometric, **given):
         solve_sdde(drift, **given)
 
 
-@pytest.mark.parametrize("solver", [diffrax.ItoMilstein(), diffrax.StratonovichMilstein()])
+@pytest.mark.parametrize(
+    "solver",
+    [diffrax.ItoMilstein(), pytest.param(diffrax.StratonovichMilstein(), marks=pytest.mark.slow)],
+)
 def test_what_milstein_leaves_out_is_refused(solver):
     refused("reads lagged", sigma=lambda t, x, lagged, args: lagged[0], solver=solver)
     refused("diagonal noise", sigma=lambda t, x, lagged, args: jnp.ones((2, 2)), solver=solver)

@@ -26,7 +26,7 @@ names = [type(solver).__name__ for solver, _ in ORDERS]
 
 
 @pytest.mark.parametrize("solver, order", ORDERS, ids=names)
-@pytest.mark.parametrize("on_grid", [True, False])
+@pytest.mark.parametrize("on_grid", [pytest.param(True, marks=pytest.mark.slow), False])
 def test_order_of_convergence(solver, order, on_grid):
     """A smooth solution: every solver reads its lags at its own order, on the grid and off it.
 

@@ -345,7 +345,7 @@ def alone(sigma, member):
 
 
 @pytest.mark.parametrize("batch", [1, 2, pytest.param(3, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("as_function", [False, True])
+@pytest.mark.parametrize("as_function", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_a_matrix_is_a_matrix_whatever_the_size_of_the_batch(batch, as_function):
     """With as many members as variables it used to become the diagonals of the members."""
     matrix = np.array([[1.0, 0.0], [0.9, 0.1]])

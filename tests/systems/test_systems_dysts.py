@@ -56,7 +56,9 @@ def check(name):
         np.testing.assert_array_equal(edges, (np.abs(every).max(axis=0) > 0).T)
 
 
-@pytest.mark.parametrize("name", SOME)
+@pytest.mark.parametrize(
+    "name", [*SOME[:4], *(pytest.param(name, marks=pytest.mark.slow) for name in SOME[4:])]
+)
 def test_some_systems_are_those_of_dysts(name):
     check(name)
 
