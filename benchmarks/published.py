@@ -92,7 +92,7 @@ def _named(new: set[tuple[str, str]], others: set[str]) -> list[str]:
     parts = defaultdict(list)
     for method, category in sorted(new):
         parts[method].append(category)
-    return [m + f" ({'+'.join(of)})" * (m in others) for m, of in parts.items()]
+    return [f"{m} ({'+'.join(of)})" if m in others else m for m, of in parts.items()]
 
 
 def _others(path: Path, new: set[tuple[str, str]]) -> tuple[list[str], list[list[str]]]:

@@ -34,7 +34,7 @@ from ._checks import check_number, is_traced
 
 Graph: TypeAlias = Bool[Array, "source target lag"]
 Scores: TypeAlias = Float[Array, "source target lag"]
-# The same of what is known, in NumPy.
+# In NumPy, of values that are known while others are traced: graphs, scores, inputs of a target.
 KnownGraph: TypeAlias = Bool[np.ndarray, "source target lag"]
 KnownScores: TypeAlias = Float[np.ndarray, "source target lag"]
 KnownMask: TypeAlias = Bool[np.ndarray, " input"]

@@ -32,7 +32,7 @@ def reasons(
                 return "kept: required"
             return f"kept: {pays}" if score > cost else f"kept with the others: by itself it {pays}"
         if not allowed[i, j, a]:
-            return "allowed: no" + ", events come from elsewhere first" * events
+            return "allowed: no, events come from elsewhere first" if events else "allowed: no"
         beside = [k for k in (a - 1, a + 1) if 0 <= k < len(lags) and graph[i, j, k]]
         if beside:
             stands = f"stands for lag {lags[beside[0]]}, which was kept: "

@@ -56,7 +56,8 @@ def rank(samples: Samples, screened: Screened, source_value) -> tuple[Square, tu
     reasons = (reason,) if reason else ()
     if first is not None:
         value = (1 - first.trust) * value + first.trust * first.precedence
-        reasons += (first.reason,) * (first.trust > SPOKEN_OF)
+        if first.trust > SPOKEN_OF:
+            reasons += (first.reason,)
     return value, reasons
 
 

@@ -289,10 +289,12 @@ def _variables(read: "Clocks", numbers: dict[str, Numbers], stamps: Any, rows: A
     """Return the columns that can be variables, and remarks on the others; raise if there are
     none.
     """
-    parts: dict[str, str] = {}
-    dates = None
+    import pandas as pd
+
+    dates, fields, parts = None, [], {}
     if stamps is not None and stamps.dtype.kind == "M":
-        dates = stamps.astype("M8[s]")
+        dates = pd.DatetimeIndex(stamps.astype("M8[s]"))
+        fields = [getattr(dates, field) for field in FIELDS.values()]
         parts = {name: part for part, name in read.named({"date"}).items() if part in FIELDS}
     if stamps is not None and stamps.dtype.kind not in "fiu":
         stamps = (stamps - stamps[0]) / np.timedelta64(1, "s")
@@ -309,7 +311,10 @@ def _variables(read: "Clocks", numbers: dict[str, Numbers], stamps: Any, rows: A
             return ""
         if len(known) > 9 and (known == known[0]).all():
             return CONSTANT
-        again = dates is not None and len(known) > 9 and _tells_date(x, dates, parts.get(name))
+        again = len(known) > 9 and (
+            any((x == field).all() for field in fields)
+            or (name in parts and _is_local(x, dates, parts[name]))
+        )
         counter = words_of(name) & COUNTERS or (UNNAMED.fullmatch(name) and np.ptp(x) > 20)
         pairs = zip(rows, times, strict=True)
         again = again or (counter and starts_again(x)) or all(is_clock(x[r], t) for r, t in pairs)
@@ -329,19 +334,12 @@ def _variables(read: "Clocks", numbers: dict[str, Numbers], stamps: Any, rows: A
     return numbers, said
 
 
-def _tells_date(x: np.ndarray, dates: np.ndarray, part: str | None) -> bool:
-    """Return whether numbers are a part of dates; of those in another time zone, with or without
-    daylight saving, where they are called as the `part` is.
+def _is_local(x: np.ndarray, dates: Any, part: str) -> bool:
+    """Return whether numbers are a part of dates in another time zone, with or without daylight
+    saving.
     """
-    import pandas as pd
-
-    own = pd.DatetimeIndex(dates)
-    if any((x == getattr(own, field)).all() for field in FIELDS.values()):
-        return True
-    if part is None:
-        return False
-    hours = range(-ZONES, ZONES + 1)
-    same = [x == getattr(own + pd.Timedelta(hours=hour), FIELDS[part]) for hour in hours]
+    hours = np.arange(-ZONES, ZONES + 1).astype("m8[h]")
+    same = [x == getattr(dates + hour, FIELDS[part]) for hour in hours]
     return any((one | other).all() for one, other in itertools.pairwise(same))
 
 
@@ -443,7 +441,7 @@ class Clocks(NamedTuple):
             yield self._of_parts(found, panels=False)
         if "y" in named and {"d", "j"} & set(named):
             # Days out of order, which are refused later with the first row that is.
-            yield self._of_parts(named, must=True)
+            yield self._of_parts(named, even_unordered=True)
         if index and self._rises(names[0]):
             yield self._of(names[0])
         for name in names[:2] if len(self.frame) >= FEWEST else ():
@@ -470,10 +468,10 @@ class Clocks(NamedTuple):
         return found._replace(said=said + found.said)
 
     def _of_parts(
-        self, found: dict[str, str], panels: bool = True, *, must: bool = False
+        self, found: dict[str, str], panels: bool = True, *, even_unordered: bool = False
     ) -> Time | None:
         """Return time from columns of its parts; without a year, years are counted on. None if it
-        neither increases nor, with `panels`, tells recordings apart, unless it `must`.
+        neither increases nor, with `panels`, tells recordings apart, except `even_unordered`.
         """
         together = any(pair <= set(found) for pair in TOGETHER)
         if not (together or (set(found) == {"y"} and not self.named())):
@@ -490,7 +488,7 @@ class Clocks(NamedTuple):
         dates = _dates.Dates(days.astype("M8[us]") + span(seconds))
         times = self._times(found.values(), dates, clocks)
         time = self._first_orderly(times, panels)
-        if time is None and must:
+        if time is None and even_unordered:
             time = times[-1]
         if time is None:
             return None

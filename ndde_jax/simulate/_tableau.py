@@ -169,10 +169,12 @@ def read_solver(solver: Any, *, noisy: bool = True) -> Tableau:
     stochastic = kind in RULES or kind in (diffrax.SRA1, diffrax.ShARK)
     if not (issubclass(kind, diffrax.Euler) or explicit or (noisy and stochastic)):
         noise = ", or for noise ItoMilstein, StratonovichMilstein, EulerHeun, SRA1 or ShARK"
-        implicit = (
-            " Implicit solvers, for stiff equations, run in diffrax.diffeqsolve, with "
-            "ndde.simulate.DelayTerm and DelaySolver."
-        ) * isinstance(solver, diffrax.AbstractImplicitSolver)
+        implicit = ""
+        if isinstance(solver, diffrax.AbstractImplicitSolver):
+            implicit = (
+                " Implicit solvers, for stiff equations, run in diffrax.diffeqsolve, with "
+                "ndde.simulate.DelayTerm and DelaySolver."
+            )
         raise ValueError(
             "solver must be diffrax.Euler() or an explicit Runge-Kutta method of Diffrax, such as "
             f"Heun, Bosh3 or Tsit5{noise if noisy else ''}; got {shown(solver)}.{implicit}"
