@@ -41,11 +41,13 @@ from ._score import (
     source_tests,
 )
 
-# Correlation of what is left, and partial one, below which a link inside the interval does no harm,
-# and the probability that a record of unrelated variables has any such pair by chance, which is
-# divided among its pairs (Bonferroni). Of six stations that share a field in equal parts, given all
-# others, it is about .18; the first limit was set by looking at these.
+# Correlation of what is left, and partial one, below which a link inside the interval does no harm;
+# and the expected share of false pairs among those found (Benjamini and Hochberg, 1995), so that a
+# record of unrelated variables has any with this probability. Of six stations that share a field in
+# equal parts the partial one is about .18, which the first limit was set by looking at. Where they
+# share more or less of it many are below: a `CLOSE` pair may stand by a `WEAK` partial one.
 RELATED, CHANCE = 0.12, 1 / 40
+CLOSE, WEAK = 0.25, 0.05
 
 
 class AtOnce(NamedTuple):
@@ -95,13 +97,13 @@ def at_once(
     inputs: Inputs, graph: KnownGraph, left: Float[np.ndarray, "row dim"], undecided: bool = False
 ) -> AtOnce:
     """Return correlations of residuals, and the pairs of which these are large, and partial ones
-    given all other residuals, too, beyond chance by standard errors that hold for changing
-    variances.
+    given all other residuals beyond chance by standard errors that hold for changing variances.
 
     Of a continuous path a link whose delay is shorter than a step works within the step too. As
     much as that can be is taken off before, also where it is `undecided` whether there is one.
     """
-    from scipy.special import ndtri  # takes a moment to import
+    from scipy.special import ndtr  # takes a moment to import
+    from scipy.stats import false_discovery_control
 
     if inputs.rows.midway or undecided:
         left = _outside(inputs, graph, left)
@@ -131,8 +133,7 @@ def at_once(
     partial = -precision / np.outer(d, d)
     np.fill_diagonal(partial, 1)
     whole = z @ precision
-    apart = -ndtri(CHANCE / max(len(partial) * (len(partial) - 1), 1))
-    inside = np.zeros_like(partial, dtype=bool)
+    errors = np.zeros_like(partial)  # how many standard errors from zero
     for i in range(len(partial) - 1):
         j = np.arange(i + 1, len(partial))
         # What the others leave of both, from the precisions of the two alone.
@@ -149,10 +150,14 @@ def at_once(
         n = np.maximum(count[i, j], 1)
         mean = (product * both).sum(axis=0) / n
         error = np.sqrt((both * (product - mean) ** 2).sum(axis=0) / n / n)
-        beyond = (np.abs(mean) > apart * error) & (np.abs(partial[i, j]) > RELATED)
-        inside[i, j] = beyond & (count[i, j] > least)
+        errors[i, j] = np.abs(mean) / np.maximum(error, 1e-300)
+    tested = np.triu(count > least, 1)
+    inside = np.zeros_like(tested)
+    inside[tested] = false_discovery_control(2 * ndtr(-errors[tested])) < CHANCE
     # What two variables do to a third relates them given that one, and not by themselves.
-    related[places] = (inside | inside.T) & (np.abs(covariance) > RELATED)
+    shared = np.abs(covariance)
+    matters = np.abs(partial) > np.where(shared > CLOSE, WEAK, RELATED)
+    related[places] = (inside | inside.T) & (shared > RELATED) & matters
     noisy = noisy_rates(inputs, left)
     related &= noisy[:, None] & noisy
     return AtOnce(correlation, related)

@@ -163,13 +163,27 @@ def test_what_is_clean_has_no_hidden_driver_and_nothing_at_once(kind):
 
 
 def test_links_within_a_sample_are_at_once():
-    batch = generators.clean_map(15, at_once=0.8, strength=(0.2, 0.4), seed=4)
-    found = [relations_of(x, g) for x, g in zip(batch.x, batch.links, strict=True)]
+    batch = generators.clean_map(40, at_once=0.8, strength=(0.2, 0.4), seed=44)
+    graphs = batch.links.copy()
+    for j in range(1, 4):  # what drives a variable drives the next one of the chain, too
+        graphs[:, :, j] |= graphs[:, :, j - 1]
+    found = [relations_of(x, g) for x, g in zip(batch.x, graphs, strict=True)]
     chain = np.arange(3)
     assert np.mean([r.at_once[chain, chain + 1].all() for r in found]) > 0.9
     # Given the rest, its neighbours' neighbours are not.
-    assert np.mean([r.at_once[0, 3] for r in found]) < 0.1
+    assert np.mean([r.at_once[[0, 1, 0], [2, 3, 3]] for r in found]) < 0.1
     assert np.mean([np.abs(r.correlation[0, 1]) for r in found]) > 0.4
+
+
+def test_shares_of_one_field_relate_all_pairs_at_once():
+    rng = np.random.default_rng(3)
+    nothing, kept = np.zeros((6, 6, len(LAGS)), bool), []
+    for _ in range(10):
+        share, field = rng.uniform(0.5, 0.9, 6), rng.normal(size=(1000, 1))
+        x = share * field + np.sqrt(1 - share**2) * rng.normal(size=(1000, 6))
+        kept.append(relations_of(x, nothing).at_once[np.triu_indices(6, 1)].mean())
+    # A third of the partial correlations is below .12, a twentieth too small to be seen.
+    assert np.mean(kept) > 0.85
 
 
 def test_two_causes_within_a_sample_of_one_variable_are_not_related_by_it():
