@@ -163,7 +163,7 @@ def test_what_is_clean_has_no_hidden_driver_and_nothing_at_once(kind):
 
 
 def test_links_within_a_sample_are_at_once():
-    batch = generators.clean_map(40, at_once=0.8, strength=(0.2, 0.4), seed=44)
+    batch = generators.clean_map(24, at_once=0.8, strength=(0.2, 0.4), seed=44)
     graphs = batch.links.copy()
     for j in range(1, 4):  # what drives a variable drives the next one of the chain, too
         graphs[:, :, j] |= graphs[:, :, j - 1]
