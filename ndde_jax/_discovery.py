@@ -201,8 +201,8 @@ class Discovery(
     def source_scores(self) -> np.ndarray:
         """A ranking of sources whatever the delay, `[source target]`, also of those without a kept
         edge: the `ranking` by past and present states, and for pairs that are related `at_once`
-        and have no edge what they share within a sampling interval, as a part of the variance of
-        the target's rate. Of the two directions of a pair the one counts more that the shape of
+        and have no edge what they alone share within a sampling interval, as a part of the variance
+        of the target's rate. Of the two directions of a pair the one counts more that the shape of
         their distributions makes likelier ([Hyvärinen and Smith
         (2013)](https://www.jmlr.org/papers/v14/hyvarinen13a.html)).
 

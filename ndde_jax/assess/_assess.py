@@ -18,6 +18,7 @@ from ._relations import (
     at_once,
     drifting,
     noisy_rates,
+    partial_correlations,
     partial_residuals,
     residuals,
     static_targets,
@@ -167,8 +168,9 @@ class Relations:
         risk: Float[np.ndarray, " target"],
     ) -> Float[np.ndarray, "source target"]:
         """Return a ranking of sources by their past and present with what pairs share at once: the
-        part of the rate's variance that goes with what is new in the source at the same time, more
-        of it for the likelier direction. Where a link is kept, it tells the direction better.
+        part of the rate's variance that goes with what is new at the same time in the source alone,
+        more of it for the likelier direction; what moves all variables, as a market does, would
+        outweigh every delayed link. Where a link is kept, it tells the direction better.
 
         **Arguments:**
 
@@ -177,7 +179,8 @@ class Relations:
         """
         linked = graph.any(axis=2)
         alone = self.at_once & ~linked & ~linked.T
-        shared = np.nan_to_num(self.correlation) ** 2 * np.clip(np.nan_to_num(risk), 0, 1)[None]
+        shared = partial_correlations(self.correlation) ** 2
+        shared *= np.clip(np.nan_to_num(risk), 0, 1)[None]
         odds = 1 / (1 + np.exp(-np.clip(self.forward, -50, 50)))
         return lagged + np.where(alone, shared * odds, 0)
 

@@ -127,11 +127,9 @@ def at_once(
         z = (normal.values - normal.mean[None]) / size[None]
         covariance = normal.covariance / np.outer(size, size)
     correlation[places] = np.where(count > least, covariance, np.nan)
-    precision = np.linalg.pinv(covariance + 1e-9 * np.eye(len(covariance)), hermitian=True)
+    precision = _precision(covariance)
     hidden = None if normal is None else _Hidden.of_patterns(normal, precision)
-    d = np.sqrt(np.maximum(np.diag(precision), 1e-300))
-    partial = -precision / np.outer(d, d)
-    np.fill_diagonal(partial, 1)
+    partial = partial_correlations(covariance)
     whole = z @ precision
     errors = np.zeros_like(partial)  # how many standard errors from zero
     for i in range(len(partial) - 1):
@@ -161,6 +159,23 @@ def at_once(
     noisy = noisy_rates(inputs, left)
     related &= noisy[:, None] & noisy
     return AtOnce(correlation, related)
+
+
+def partial_correlations(
+    correlation: Float[np.ndarray, "source target"],
+) -> Float[np.ndarray, "source target"]:
+    """Return correlations given all other variables; 0 of variables without any (NaN)."""
+    known = np.isfinite(np.diag(correlation))
+    precision = _precision(np.nan_to_num(correlation[np.ix_(known, known)]))
+    d = np.sqrt(np.maximum(np.diag(precision), 1e-300))
+    partial = np.zeros_like(correlation)
+    partial[np.ix_(known, known)] = -precision / np.outer(d, d)
+    np.fill_diagonal(partial, 1)
+    return partial
+
+
+def _precision(covariance: Float[np.ndarray, "dim dim"]) -> Float[np.ndarray, "dim dim"]:
+    return np.linalg.pinv(covariance + 1e-9 * np.eye(len(covariance)), hermitian=True)
 
 
 class _Hidden(NamedTuple):

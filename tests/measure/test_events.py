@@ -50,7 +50,12 @@ def test_shocks_that_reach_all_at_once_are_no_passing_events(flood):
     rng = np.random.default_rng(0)
     shared, own = rng.standard_t(3, size=(1500, 1)), rng.standard_t(3, size=(1500, 6))
     assert read_events(ndde.read_samples(shared + 0.6 * own, dt=1.0), lags=(0, 1)) is None
-    assert read_events(flood[0], lags=LAGS) is not None
+    # What is new in one of them alone moves another, so that somebody does come first.
+    own[1:, 3] += own[:-1, 0]
+    samples = ndde.read_samples(shared + 0.6 * own, dt=1.0)
+    assert ndde.measure.precedence(samples)[0, 3] > 0.05
+    assert read_events(samples, lags=(0, 1)) is None and events_alone(samples) == 0
+    assert read_events(flood[0], lags=LAGS) is not None and events_alone(flood[0]) > 0.5
 
 
 def test_spikes_of_a_relaxation_oscillation_are_no_passing_events():
