@@ -128,10 +128,11 @@ def rank_sources(x: Any, strengths: Any) -> Ranking:
 
     Strengths that condition on all others are right where others can be told apart. Where one event
     passes through all variables they cannot, and [`precedence`][ndde_jax.measure.precedence]
-    decides. Which case it is follows from the data alone, by four numbers that units do not enter:
-    how alike variables are at some shift, how much of their movement rare events carry, whether all
-    others together explain a variable's surprises, and whether the strongest source of a variable
-    still adds something once the others are given. The value is
+    decides. Which case it is follows from the data alone, by five numbers that units do not enter:
+    how alike variables are at some shift, how much of their movement rare events carry, whether
+    events last longer than a sample, whether all others together explain a variable's surprises,
+    and whether the strongest source of a variable still adds something once the others are given.
+    The value is
 
         (1 − trust) · strength + trust · precedence.
 

@@ -17,6 +17,7 @@ from ndde_jax.assess._relations import (
     _two_stages,
     _upper_share,
     at_once,
+    partial_correlations,
     partial_residuals,
     residuals,
     turning_back,
@@ -710,6 +711,29 @@ def test_related_sources_of_a_present_link_relate_nothing_at_once():
     assert not found.at_once[:2, 2].any()
 
 
+def test_what_a_market_moves_does_not_outrank_a_delayed_link():
+    """Nine shares: what is new in the first moves the last a day later."""
+    rng = np.random.default_rng(0)
+    own = rng.normal(size=(1500, 9))
+    x = 1.5 * rng.normal(size=(1500, 1)) + own
+    x[1:, -1] += 0.7 * own[:-1, 0]
+    found = ndde.discover(x, dt=1.0, lags=(0, 1), key=jax.random.key(0))
+    apart = ~np.eye(9, dtype=bool)
+    assert found.at_once[apart].mean() > 0.7 and found.graph[0, 8].any()
+    scores = np.asarray(found.source_scores)
+    assert scores[0, 8] == scores[apart].max()
+    np.testing.assert_allclose(
+        partial_correlations(np.corrcoef(own.T))[0, 1], _given_others(own), rtol=1e-6
+    )
+
+
+def _given_others(x):
+    """Return the correlation of the first two columns given the others, by regressions."""
+    rest = np.column_stack([np.ones(len(x)), x[:, 2:]])
+    left = x[:, :2] - rest @ np.linalg.lstsq(rest, x[:, :2], rcond=None)[0]
+    return np.corrcoef(left.T)[0, 1]
+
+
 def test_variables_that_are_never_measured_together_have_no_rows():
     x = np.random.default_rng(0).normal(size=(100, 2))
     rows = rows_of(ndde.lagged_windows(x, dt=1.0))
@@ -728,12 +752,13 @@ def test_known_inputs_drive_and_nothing_unseen_drives_them():
         at_once=every,
         confounded=every,
         not_excluded=every,
-        correlation=np.full((3, 3), 0.5),
+        correlation=np.full((3, 3), 0.5) + 0.5 * np.eye(3),
     ).of_inputs(np.array([True, True, False]))
     assert not found.at_once[0, 1] and found.at_once[0, 2] and found.at_once[2, 1]
     assert not found.confounded.any()
     assert not found.not_excluded[:2].any() and found.not_excluded[2, :2].all()
-    # What is shared within a step counts for the direction that is known, and not for the other.
+    # What two alone share within a step counts for the direction that is known, and not for the
+    # other: of three with correlations of 1/2 it is 1/3 given the third.
     ranked = found.ranked(np.zeros((3, 3)), np.zeros((3, 3, 1), bool), np.ones(3))
-    np.testing.assert_allclose(ranked[:2, 2], 0.25)
+    np.testing.assert_allclose(ranked[:2, 2], 1 / 9, rtol=1e-6)
     np.testing.assert_allclose(ranked[2, :2], 0, atol=1e-12)
