@@ -203,6 +203,19 @@ def test_neighbouring_lags_are_a_reservation_but_for_maps():
         assert found.verdict == "supported"
 
 
+def test_three_neighbouring_lags_of_a_flow_stand_for_what_is_not_seen():
+    own = {(0, 0, 0): 0.3, (1, 1, 0): 0.3, (2, 2, 0): 0.3}
+    more = {(0, 1, 0): 0.2, (0, 1, 1): 0.2, (0, 1, 2): 0.2}
+    found = found_on(oscillators(), edges=own | more, names=NAMES, lags=(0, 1, 2))
+    flow = again(found, reading="flow")
+    assert flow.verdict == "not supported" and reasons(flow) == ["neighbouring lags"]
+    assert "two at most, but more are kept of a → b." in " ".join(flow.verdict.text.split())
+    assert found.verdict == "supported"  # as a map
+    # Nothing unseen drives what was set.
+    known = again(flow, inputs=("a",))
+    assert known.verdict == "with reservations"
+
+
 def test_doubt_about_one_edge_in_twenty_is_noted_and_weighs_nothing():
     everywhere = {(i, j, a): 0.3 for i in range(3) for j in range(3) for a in (0, 2, 4, 6)}
     lags = tuple(range(8))
