@@ -92,6 +92,8 @@ class Relations:
     - `rivals`: what replacing a kept input by another candidate costs, `Rivals`.
     - `not_excluded`: links that may as well come from something unseen that drives both, since
         nothing that moves the source shows that the target follows, `[source target]`.
+    - `partly`: links whose target follows the source by less than all of their effect, where
+        something moves it, `[source target]`; those that are not excluded among them.
     - `unconfirmed`: links between different variables that explain nothing that is new in their
         source, `[source target lag]`.
     - `turning_back`: variables of which what is left of the rate turns back at the next step, as
@@ -108,6 +110,7 @@ class Relations:
     derived: Bool[np.ndarray, " target"]
     rivals: Rivals
     not_excluded: Bool[np.ndarray, "source target"]
+    partly: Bool[np.ndarray, "source target"]
     unconfirmed: KnownGraph
     turning_back: Bool[np.ndarray, " target"]
     later: Later
@@ -127,6 +130,7 @@ class Relations:
             derived=none[0, :, 0],
             rivals=Rivals.none(graph),
             not_excluded=pairs,
+            partly=pairs,
             unconfirmed=none,
             turning_back=none[0, :, 0],
             later=Later.none(len(graph)),
@@ -140,7 +144,7 @@ class Relations:
         """
         numbers, own = np.flatnonzero(some), int(some[:j].sum())
         values = {}
-        for name in ("drifting", "not_excluded", "unconfirmed", "confounded"):
+        for name in ("drifting", "not_excluded", "partly", "unconfirmed", "confounded"):
             values[name] = np.array(getattr(self, name))
             values[name][some, j] = getattr(part, name)[:, own]
         for name in ("static", "derived", "turning_back"):
@@ -377,6 +381,7 @@ def _relations(
         derived=static.derived,
         rivals=rivals(inputs, graph, required),
         not_excluded=hidden.not_excluded & ~required.any(axis=2),
+        partly=hidden.partly & ~required.any(axis=2),
         unconfirmed=unconfirmed(some, graph, required) & ~mistaken[:, None, None],
         turning_back=mistaken,
         later=later_states(inputs, graph, noisy_rates(inputs, left) & ~mistaken),

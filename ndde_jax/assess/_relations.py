@@ -359,6 +359,12 @@ class Unseen(NamedTuple):
         with np.errstate(invalid="ignore"):
             return self.follows < CAUSED
 
+    @property
+    def partly(self) -> Bool[np.ndarray, "source target"]:
+        """The links whose target follows the source by less than all of their effect."""
+        with np.errstate(invalid="ignore"):
+            return self.follows < 1 - FULL
+
 
 def unseen(
     inputs: Inputs,

@@ -56,7 +56,8 @@ MANY = 8
 OF_PRICE = 0.5
 # Lags of one source of a flow, some next to each other, from which on they mean no delay between
 # them but a driver that is not seen. Set by looking: of 165 true links of simulated flows one had
-# so many, of 21 by a driver that is white noise four, and all of six more with reservations.
+# so many, of 21 by a driver that is white noise four, and all of six more with reservations. The
+# target of that one follows its source fully, as a dryer's temperature does, and theirs by half.
 SPREAD = 3
 # Share of inputs that another variable could carry, two at least, from which on a graph is not
 # supported: of clean records one input in seventy is, by chance, and two of a dozen are not.
@@ -514,7 +515,8 @@ def _neighbours(e: GraphEvidence) -> Iterator[Hit]:
         weight = NOTE if e.whole else e.doubt
         words = {"pairs": pairs, "rather": "", "remedy": ""}
         many = e.touching.any(axis=2) & (e.kept.sum(axis=2) >= SPREAD) & e.pairs
-        many &= e.modelled[:, None]  # nothing unseen drives a known input
+        # Nothing unseen drives a known input, and what is followed fully acts over a while.
+        many &= e.modelled[:, None] & e.relations.partly
         if many.any() and not e.whole and not e.events:
             which = e.pairs_listed(many, "→")
             words["rather"] = f". A delay takes two at most, but more are kept of {which}"

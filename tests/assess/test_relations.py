@@ -11,6 +11,7 @@ from scipy import integrate, stats
 import ndde_jax as ndde
 from benchmarks.delays import data, settings
 from benchmarks.dirty import data as dirty
+from benchmarks.verdict import kinds
 from benchmarks.world import generators
 from ndde_jax.assess._assess import Relations, error_rates, relations
 from ndde_jax.assess._relations import (
@@ -732,6 +733,14 @@ def _given_others(x):
     rest = np.column_stack([np.ones(len(x)), x[:, 2:]])
     left = x[:, :2] - rest @ np.linalg.lstsq(rest, x[:, :2], rcond=None)[0]
     return np.corrcoef(left.T)[0, 1]
+
+
+def test_a_white_driver_is_told_by_three_lags_of_a_flow_that_is_half_followed():
+    """Of a driver of the first two variables: what moves the first moves the second by half."""
+    case = kinds.case("white driver of a flow", 13700, 3)
+    found = ndde.discover(case.x, dt=case.dt, lags=case.lags, key=jax.random.key(0))
+    assert found.graph[0, 1].sum() > 2 and not found.confounded.any()
+    assert found._relations.partly[0, 1] and found.verdict == "not supported"
 
 
 def test_variables_that_are_never_measured_together_have_no_rows():
