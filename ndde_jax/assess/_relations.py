@@ -151,7 +151,9 @@ def at_once(
         errors[i, j] = np.abs(mean) / np.maximum(error, 1e-300)
     tested = np.triu(count > least, 1)
     inside = np.zeros_like(tested)
-    inside[tested] = false_discovery_control(2 * ndtr(-errors[tested])) < CHANCE
+    # What overflowed tells nothing.
+    chance = 2 * ndtr(-np.nan_to_num(errors[tested]))
+    inside[tested] = false_discovery_control(chance) < CHANCE
     # What two variables do to a third relates them given that one, and not by themselves.
     shared = np.abs(covariance)
     matters = np.abs(partial) > np.where(shared > CLOSE, WEAK, RELATED)

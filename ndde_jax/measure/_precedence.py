@@ -284,8 +284,12 @@ def _tails(samples: Samples) -> float:
 
 
 def _lasting(samples: Samples) -> float:
-    """Return the median variance of changes over four samples, over four times that of one."""
+    """Return the median variance of changes over four samples, over four times that of changes over
+    one; 0 where no recording has five samples.
+    """
     pieces = [piece for piece in _bridged(samples) if len(piece) > 4]
+    if not pieces:
+        return 0.0
     short, long = (
         np.mean(np.concatenate([piece[k:] - piece[:-k] for piece in pieces]) ** 2, axis=0)
         for k in (1, 4)

@@ -58,6 +58,12 @@ def test_shocks_that_reach_all_at_once_are_no_passing_events(flood):
     assert read_events(flood[0], lags=LAGS) is not None and events_alone(flood[0]) > 0.5
 
 
+def test_recordings_of_four_samples_hold_no_passing_events():
+    rng = np.random.default_rng(0)
+    short = [rng.standard_t(2, size=(4, 3)) for _ in range(30)]
+    assert events_alone(ndde.read_samples(short, dt=1.0)) == 0
+
+
 def test_spikes_of_a_relaxation_oscillation_are_no_passing_events():
     """Of a Brusselator: rare and alike, and given by the present states of both."""
     rng, h = np.random.default_rng(0), 0.0025
