@@ -44,6 +44,7 @@ from .select._default import recover
 from .select._measured import Measured
 from .select._partial import with_partial
 from .select._reading import Chosen, choose_windows
+from .select._returns import CALMED, calmed
 from .select._rhythm import with_own_rhythm
 from .select._screened import Screened
 from .select._spline_fit import fit_screened
@@ -490,16 +491,18 @@ def _search(
         reading, evidence = _reading(screened, events is not None)
         if partial:
             screened = with_partial(screened, samples)
+        screened = calmed(screened) if whole is None else screened
+        choices = choices if screened.calm is None else (*choices, CALMED)
         windows = screened.windows
         screened = with_samples(screened, samples, recipe, reading, events is not None)
         if whole is not None:
             drift = None if before is None else fit_screened(before, before.found.graph)
             screened = screened.knowing(whole=whole._replace(drift=drift))
-        remarks = recipe.strategy.remarks(screened, as_price(coefficient, "coefficient"))
-        choices = (*choices, *said, *_said_of_data(samples, screened, recipe), *remarks)
+        choices = (*choices, *said, *_said_of_data(samples, screened, recipe))
         search = functools.partial(_measured, screened, recipe.strategy, coefficient, search_key)
         measured = stage("measuring edges", search)
         strengths, model, graph = measured.strengths, measured.model, measured.graph
+        choices = (*choices, *measured.remarks)
         if family is not None:
             # Who asks for a scheme has decided what the drift is fitted to as well.
             chosen = recipe.scheme in ("auto", "midpoint")

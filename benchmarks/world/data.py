@@ -136,6 +136,21 @@ def _stations(rng, p, n) -> Record:
     return Record(x, found.pairs, found.links, ~np.eye(p, dtype=bool))
 
 
+def _shares(rng, p, n) -> Record:
+    """Return returns of shares that a market moves all at once. Half as many links as shares: what
+    is new in one alone moves another one to three samples later, as in Kleinberg's FinanceCPT.
+    """
+    news, links = rng.normal(size=(n, p)), np.zeros((p, p, LAGS), bool)
+    x = rng.normal(size=(n, 1)) * rng.uniform(0.8, 1.6, p) + news
+    apart = np.argwhere(~np.eye(p, dtype=bool))
+    for i, j in rng.choice(apart, p // 2, replace=False).tolist():
+        later = int(rng.integers(1, 4))
+        x[later:, j] += rng.choice([-1, 1]) * rng.uniform(0.3, 0.6) * news[:-later, i]
+        links[i, j, later - 1] = True
+    links[..., 0] |= np.eye(p, dtype=bool)
+    return Record(x, links.any(axis=2), links, ~np.eye(p, dtype=bool))
+
+
 def _hidden(records, *, n, seed):
     kind = generators.DRIVERS[seed % len(generators.DRIVERS)]
     return generators.hidden_map(records, n=n, kind=kind, seed=seed)
@@ -171,6 +186,7 @@ FAMILIES: dict[str, tuple[Callable, tuple[tuple[int, int], ...]]] = {
     "delayed_flow": (functools.partial(_of_batch, generators.clean_flow), ((4, 500),)),
     "haemodynamic": (_haemodynamic, ((5, 200), (10, 200))),
     "genes": (_flow(flows.genes), ((10, 200),)),
+    "shares": (_shares, ((10, 1000),)),
     "hidden": (lambda rng, p, n: _of_batch(_hidden, rng, None, n), ((4, 500),)),
     "independent": (_independent, ((5, 100), (5, 500), (20, 500))),
     "random_walks": (_random_walks, ((5, 500),)),

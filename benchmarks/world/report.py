@@ -40,6 +40,7 @@ WORDS = {
     "delayed_flow": "delayed flows",
     "haemodynamic": "brain regions (haemodynamic)",
     "genes": "gene networks",
+    "shares": "shares of a market",
     "hidden": "a hidden driver",
     PLANTS: "plants (real)",
     "independent": "independent series",

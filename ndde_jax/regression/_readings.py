@@ -445,7 +445,8 @@ def compare_readings(
     matter to a map, for as many targets as there is room for.
 
     Where the variance of what both leave clearly changes, windows are weighed by its inverse, and
-    the evidence is calibrated by its scatter; graphs are those of windows that count alike.
+    the evidence is calibrated by its scatter; graphs are those of windows that count alike, but for
+    distributed lags.
 
     Values that were estimated lie between their neighbours, as those of a flow do. So the evidence
     of a target is that of the windows in which its rate, its inputs and the samples about these are
@@ -558,7 +559,7 @@ def _compare(
     if n <= dim + 2:
         return None
     read = _Compared.of(steps, candidates, allowed, required, np.ones(n))
-    nats, trust = read.nats, 1.0
+    weighed, nats, trust = read, read.nats, 1.0
     variance = changing_variance(read.left)
     if variance is not None:
         # Rows count by how quiet their stretch is, and what they say by how far it scatters.
@@ -570,7 +571,7 @@ def _compare(
         nats = allowing(nats, float(n))
     whole = n < most
     told = whole and nats.sum() < CLEARLY
-    weak = _distributed(read.as_map, read.plain, candidates) if told else None
+    weak = _distributed(weighed.as_map, weighed.plain, candidates) if told else None
     return Readings(
         nats=nats,
         map_graph=candidates.graph_of(read.plain.level),
@@ -717,7 +718,7 @@ def _distributed(
     if n_lags < 2 or not (start.reshape(shape).any(axis=1) & others).any():
         return None
     lines = as_map.columns.reshape(len(as_map.rates), -1, WIDTH)[:, : n_lags * dim, 0]
-    sums = sums_of(lines, as_map.rates, np.ones(len(lines)))
+    sums = sums_of(lines, as_map.rates, as_map.weight)
     problem = Problem.of(sums, 1, n=as_map.n)._replace(allowed=allowed, required=required)
     found = distributed_lags(problem, n_lags, start)
     several = found.mask.reshape(shape).sum(axis=1) > 1

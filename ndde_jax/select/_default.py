@@ -27,6 +27,7 @@ from ..windows._windows import Windows
 from ._between import Refined
 from ._judge import Judged, fit_on, judge
 from ._measured import Described, Measured, drift_on, measure_targets, networks_of
+from ._returns import proxies_among
 from ._screened import Screened
 from ._splines import SplineGraph
 from ._strategies import AbstractStrategy, Gates, Moves, Recovery, Splines, recovery
@@ -45,6 +46,10 @@ TOGETHER = (
     "Sources act over several lags each: for each target sources were chosen first, then their "
     "lags, at the price of effects as small as the record has. One by one many of these lags are "
     "weak."
+)
+PROXIES = (
+    "Much of what is left of the rates moves all of them together, as a market moves shares. {} "
+    "inputs are left out that explain nothing beside it."
 )
 
 
@@ -200,10 +205,6 @@ class Default(AbstractStrategy):
         """
         return _OnSamples(self, screened)
 
-    def remarks(self, screened: Screened, price: AbstractPrice) -> tuple[str, ...]:
-        """Return that sources were chosen before their lags, where they were."""
-        return () if distributed_inputs(screened, price) is None else (TOGETHER,)
-
     def described(self, judged: str) -> str:
         """Return a sentence for a report."""
         if self.networks is None:
@@ -244,6 +245,9 @@ class Default(AbstractStrategy):
         if any(found is not None for found in refined):
             given = (closed, targets, price, self.networks, key)
             measured = _reading_candidates(screened, measured, *given)
+        remarks = (TOGETHER,) * (weak is not None)
+        remarks += (PROXIES.format(closed.proxies),) * (closed.proxies > 0)
+        measured = dataclasses.replace(measured, remarks=remarks)
         risk = [
             own.fit.on(mask).corrected_risk() if own.network is None else own.network.risk
             for own, mask in zip(targets, flat_inputs(measured.graph), strict=True)
@@ -324,6 +328,12 @@ def _on_windows(
         return ClosedForms(data, plain, [], refined, plain, screened.found)
     if weak is None and screened.readings is not None and windows.scheme == "euler":
         plain = _or_of_a_map(screened, plain, screened.readings)
+    proxies = np.zeros_like(data.allowed)
+    if screened.readings is not None:
+        proxies = proxies_among(windows, plain)
+    if proxies.any():
+        plain = [own.on(own.mask & ~gone) for own, gone in zip(plain, proxies, strict=True)]
+        data = data.allowing(~proxies)
     if errors is not None and np.any(errors > 0):
         sizes = np.sqrt(errors) / np.asarray(windows.scaling.scale, float)
         plain = [own.without_stand_ins(sizes) for own in plain]
@@ -335,7 +345,8 @@ def _on_windows(
         own if found is None else own.on(found.mask, found.design)
         for own, found in zip(plain, refined, strict=True)
     ]
-    return ClosedForms(data, plain, refiners, refined, fits, screened.found)
+    found, count = screened.found, int(proxies.sum())
+    return ClosedForms(data, plain, refiners, refined, fits, found, proxies=count)
 
 
 def _or_of_a_map(
@@ -346,7 +357,7 @@ def _or_of_a_map(
     a target or none.
     """
     found = flat_inputs(readings.map_graph)
-    if screened.data.partial is not None:
+    if screened.data.partial is not None or screened.calm is not None:
         return [
             _better_as_map(screened, own, mask)
             for own, mask in zip(regressions, found, strict=True)

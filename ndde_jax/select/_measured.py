@@ -138,6 +138,7 @@ class Measured(eqx.Module):
         given the graph.
     - `delays`, `halves`: of edges that have a delay of their own, in samples, and halves of their
         90 % intervals; NaN elsewhere.
+    - `remarks`: what a report says of how the graph was found.
     """
 
     strengths: SignalStrengths
@@ -148,6 +149,7 @@ class Measured(eqx.Module):
     delays: KnownScores
     halves: KnownScores
     held_out: Float[np.ndarray, " target"]
+    remarks: tuple[str, ...] = eqx.field(static=True, default=())
 
     def with_model(self, model: AbstractDelayModel) -> "Measured":
         """Return the same with another drift on the graph."""

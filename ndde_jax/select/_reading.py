@@ -16,6 +16,7 @@ from ..windows._stencils import choose_scheme, reads_filtered, rings
 from ..windows._windows import Measurements, Windows, cut_windows, read_measurements
 from ._midpoint import cut_steps, halfway
 from ._partial import completed, with_partial
+from ._returns import LASTING, correlation_of_neighbours
 from ._screened import Screened
 
 # Nats within which a tie goes to the map, which interpolates nothing between samples.
@@ -257,15 +258,22 @@ def _as_read(
     did, about the targets that are `counting`.
     """
     limit = TIE if decided == "euler" else -CLEARLY
+    as_map = cut.read_as("map", readings)
+    if np.median(correlation_of_neighbours(as_map.windows)) <= LASTING:
+        # Little of a value is left halfway to the next: a flow has to be clearly likelier.
+        limit = CLEARLY
     likelier, other = ("map", "flow") if readings.evidence <= limit else ("flow", "map")
-    chosen = cut.read_as(likelier, readings)
+    chosen = as_map if likelier == "map" else cut.read_as("flow", readings)
     n, dim = float(np.asarray(chosen.windows.valid).sum()), chosen.windows.dim
     coarse = any(step > 1 for step in np.diff(cut.lags))
     tells = {"map": n * dim * (TELLS_COARSE if coarse else TELLS), "flow": n * dim * TELLS}
     unsure = abs(readings.evidence) < tells[other] or (coarse and likelier == "map")
     unsure = unsure and not (readings.smooth and likelier == "flow")
     if unsure or np.asarray(chosen.found.products).any():
-        searched = {likelier: chosen, other: cut.read_as(other, readings)}
+        searched = {
+            likelier: chosen,
+            other: as_map if other == "map" else cut.read_as(other, readings),
+        }
         nats = _nats_of_searches(searched["map"], searched["flow"], readings) * counting
         total = float(nats.sum())
         reading = "flow" if total > 0 else "map"

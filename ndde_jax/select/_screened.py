@@ -44,8 +44,9 @@ class Screened:
     What is known of their samples beside windows is at hand where it is: `steps`, from which
     windows halfway through them are made; `readings`, the comparison of the record as a map and as
     a flow; `errors`, the variances of measurement errors; and `record`, the samples between the
-    candidate lags, where delays may lie there. `whole` is the record that they are a part of, where
-    it does not fit into memory.
+    candidate lags, where delays may lie there. `calm` are the weights of windows whose noise
+    changes its size. `whole` is the record that they are a part of, where it does not fit into
+    memory.
     """
 
     def __init__(
@@ -55,9 +56,10 @@ class Screened:
         readings: Readings | None = None,
         errors: Float[np.ndarray, " dim"] | None = None,
         record: Record | None = None,
+        calm: Float[np.ndarray, " window"] | None = None,
     ):
         self.windows, self.steps, self.readings = windows, steps, readings
-        self.errors, self.record = errors, record
+        self.errors, self.record, self.calm = errors, record, calm
         self.whole: Any = None
         self.summed: Summed | None = None
 
@@ -89,7 +91,8 @@ class Screened:
 
     @functools.cached_property
     def data(self) -> KnownData:
-        return KnownData(self.windows)
+        data = KnownData(self.windows)
+        return data if self.calm is None else data.weighing(self.calm)
 
     @functools.cached_property
     def exact(self) -> bool:

@@ -104,12 +104,6 @@ class AbstractStrategy(eqx.Module):
         """
         return self
 
-    def remarks(self, screened: Screened, price: AbstractPrice) -> tuple[str, ...]:
-        """Return what a report says of how windows whose samples are known are searched, by default
-        nothing.
-        """
-        return ()
-
     def described(self, judged: str) -> str:
         """Return a sentence for a report; `judged` names the targets that networks describe."""
         return f"Graph found by {type(self).__name__.lower()}."

@@ -214,6 +214,7 @@ class ClosedForms(NamedTuple):
     - `plain`: with sources at the candidates; `refiners`, `refined`: delays of their own, of
         targets that have any; `fits`: with these.
     - `found`: the search that they began with; `summed`: the sums that it was made by, if it was.
+    - `proxies`: how many inputs are left out because they explain nothing beside common factors.
     """
 
     data: KnownData
@@ -223,6 +224,7 @@ class ClosedForms(NamedTuple):
     fits: list[TargetFit]
     found: SplineGraph
     summed: Summed | None = None
+    proxies: int = 0
 
 
 def on_whole(screened: Any, between: bool) -> ClosedForms:

@@ -111,7 +111,7 @@ def test_what_diverges_is_refused():
         maps.iterated(system, 50, rng)
 
 
-CHEAP = ("linear", "nonlinear_at_once", "threshold", "henon", "hidden", "independent", "stations")
+CHEAP = "linear nonlinear_at_once threshold henon shares hidden independent stations".split()
 
 
 @pytest.mark.parametrize(
@@ -142,6 +142,18 @@ def test_stations_are_related_at_once_and_an_eighth_is_missing():
     a, b = step[:, 0], step[:, 1]
     known = np.isfinite(a) & np.isfinite(b)
     assert np.corrcoef(a[known], b[known])[0, 1] > 0.2
+
+
+def test_news_of_one_share_move_another():
+    found = data.record("shares", "6x20000", 0)
+    x, n = found.x, len(found.x)
+    assert found.links.sum() == 6 + 3 and np.corrcoef(x.T).min() > 0.2
+    # What all others leave of a share at the same time is nearly its news.
+    left = np.linalg.inv(np.cov(x.T)) @ (x - x.mean(axis=0)).T
+    size = np.sqrt((left**2).mean(axis=1))
+    for i, j, a in np.argwhere(found.where[..., None] & np.ones(data.LAGS, bool)):
+        shared = np.mean(left[i, : n - 1 - a] * x[1 + a :, j]) / size[i] / x[:, j].std()
+        assert (abs(shared) > 0.1) == found.links[i, j, a], (i, j, a, shared)
 
 
 def test_blood_answers_late():

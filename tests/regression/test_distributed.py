@@ -171,6 +171,6 @@ def test_a_report_says_that_sources_were_chosen_before_their_lags():
     for distributed, said in ((graph, 1), (None, 0)):
         readings = Readings(np.array([-9.0, 0.0]), graph, graph, np.zeros(2), distributed)
         screened = Screened(windows, readings=readings)
-        remarks = ndde.select.Default().remarks(screened, price)
+        found = ndde.select.Default(networks=None)._search(screened, price, jax.random.key(0))
+        remarks = found.measured.remarks
         assert len(remarks) == said and all("Sources act over several lags" in r for r in remarks)
-        assert ndde.select.Moves().remarks(screened, price) == ()

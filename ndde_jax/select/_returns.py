@@ -1,0 +1,133 @@
+"""Records whose values are news, as returns of shares: windows that count by how calm they are, and
+inputs that only correct others for what moves all variables at once.
+"""
+
+import numpy as np
+from jaxtyping import Bool, Float
+
+from .._axes import flat_inputs
+from .._types import KnownMask
+from ..regression._readings import changing_variance
+from ..regression._search import columns_price, log_choices
+from ..regression._terms import FLOOR
+from ..windows._windows import Windows
+from ._screened import Screened
+from ._target_fit import TargetFit
+
+# Correlation of a variable with its value one sample before, up to which its values do not last,
+# and the least share of its variance that is news, both in the median. Where values last, they
+# drive, and are not to be told from factors; what hardly any noise moves has no calm times.
+LASTING, NEWS = 0.3, 0.5
+# Share of what is left of all rates that moves them together, as a market moves shares, from which
+# on inputs are asked what they explain beside common factors. Variables for each factor: 25
+# portfolios of a market have three (Fama and French, 1993), which five contain.
+COMMON, PER_FACTOR = 1 / 3, 5
+CALMED = (
+    "Values are news, as returns of shares, and the noise changes its size: samples count by how "
+    "calm their time is."
+)
+
+
+def calmed(screened: Screened) -> Screened:
+    """Return windows of news that count by how calm their time is, where the size of noise clearly
+    changes; the same elsewhere.
+
+    A volatile time moves all variables more. Where windows count alike it decides about all links,
+    and chance explains more than their price allows for.
+    """
+    if screened.readings is None or screened.data.refused or screened.data.partial is not None:
+        return screened
+    graph = flat_inputs(np.asarray(screened.found.graph))
+    fits = [screened.fit(j, mask) for j, mask in enumerate(graph)]
+    if not _are_news(screened.windows, fits):
+        return screened
+    weight, used = screened.data.weight, screened.data.weight > 0
+    variance = changing_variance(np.stack([_left_out(own)[used] for own in fits], axis=1)[None])
+    if variance is None:
+        return screened
+    calm = weight.copy()
+    calm[used] /= variance
+    calm *= used.sum() / calm.sum()
+    return Screened(screened.windows, screened.steps, screened.readings, calm=calm)
+
+
+def correlation_of_neighbours(windows: Windows) -> Float[np.ndarray, " variable"]:
+    """Return the correlation of each variable with itself one sample before, in windows whose rates
+    are differences of neighbours.
+    """
+    return 1 - _spread_of_steps(windows) / 2
+
+
+def _spread_of_steps(windows: Windows) -> Float[np.ndarray, " variable"]:
+    """Return the variance of steps from sample to sample over that of samples."""
+    scale, rate_scale = (
+        np.asarray(a, float) for a in (windows.scaling.scale, windows.scaling.rate_scale)
+    )
+    return (rate_scale * float(windows.dt) / np.where(scale > 0, scale, 1)) ** 2
+
+
+def _are_news(windows: Windows, fits: list[TargetFit]) -> bool:
+    """Return whether variables hardly last from sample to sample, and most of them is news."""
+    risk = np.array([float(own.part.risk) for own in fits])
+    lasting = np.median(correlation_of_neighbours(windows))
+    return bool(lasting <= LASTING and np.median(_spread_of_steps(windows) * risk) >= NEWS)
+
+
+def _left_out(own: TargetFit) -> Float[np.ndarray, " window"]:
+    """Return what a fit to all other windows leaves of the rate in each."""
+    columns = own.part.columns
+    reach = np.einsum("wc,cd,wd->w", columns, own.part.inverse, columns)
+    return own.part.residual / np.maximum(1 - reach, 1e-3)
+
+
+def proxies_among(windows: Windows, fits: list[TargetFit]) -> Bool[np.ndarray, "target input"]:
+    """Return the inputs of all targets that only correct others for what moves all variables at
+    once.
+
+    Where what is new in one share alone moves a target, the past of every other share tells how
+    much of the first one's change was the market's, and helps to foretell the target. Where much of
+    what is left is common to all rates, inputs from other variables are therefore asked what they
+    explain beside common factors at their lag (Bernanke, Boivin and Eliasz, 2005): the principal
+    components of what is left, of which more than there are do no harm. Only where values are news
+    and do not last, as returns of shares.
+    """
+    nothing, count = np.zeros((len(fits), len(fits[0].mask)), bool), len(fits) // PER_FACTOR
+    if count == 0 or not _are_news(windows, fits):
+        return nothing
+    left = np.stack([own.part.residual for own in fits])
+    size = np.sqrt((left**2).sum(axis=1))
+    left = left / np.where(size > 0, size, np.inf)[:, None]
+    shares, factors = np.linalg.eigh(left @ left.T)
+    if shares[-1] < COMMON * len(fits):
+        return nothing
+    return np.stack([_worthless_beside(own, factors[:, -count:]) for own in fits])
+
+
+def _worthless_beside(own: TargetFit, factors: Float[np.ndarray, "dim factor"]) -> KnownMask:
+    """Return the inputs of a target from other variables that are not worth their price beside
+    factors at their lag and what the target was then itself, the least worth first.
+    """
+    dim, root, fit, gone = own.data.dim, own.root, own.part, np.zeros(len(own.mask), bool)
+    open_ = own.mask & (np.arange(len(own.mask)) % dim != own.target)
+    open_ &= ~own.data.required[own.target]
+    past = own.design.inputs.reshape(len(root), -1, dim)[:, np.unique(np.flatnonzero(open_) // dim)]
+    past = np.concatenate([past @ factors, past[:, :, own.target, None]], axis=2)
+    past = past.reshape(len(root), -1)
+    past, _ = np.linalg.qr(root[:, None] * (past - root**2 @ past / (root @ root)))
+    columns, y = (a - past @ (past.T @ a) for a in (fit.columns, own.y))
+    gram, along, total = columns.T @ columns, columns.T @ y, float(y @ y)
+
+    def cost(without: KnownMask) -> float:
+        on = ~(fit.reads & without[None]).any(axis=1)
+        found = np.linalg.lstsq(gram[np.ix_(on, on)], along[on], rcond=1e-8)[0]
+        left = max(total - float(found @ along[on]), 0)
+        return own.n * np.log(left + FLOOR) + columns_price(own.n, float(on.sum()))
+
+    choice = 2 * log_choices(len(gone), 1)
+    while (places := np.flatnonzero(open_ & ~gone)).size:
+        each = gone | np.eye(len(gone), dtype=bool)[places]
+        costs = [cost(without) for without in each]
+        if min(costs) > cost(gone) + choice:
+            break
+        gone = each[np.argmin(costs)]
+    return gone

@@ -1,0 +1,96 @@
+"""Records of news: inputs that only correct others for what moves all variables at once, and times
+in which noise is larger.
+"""
+
+import jax
+import numpy as np
+import pytest
+
+import ndde_jax as ndde
+from ndde_jax.regression import Readings
+from ndde_jax.select._returns import calmed
+from ndde_jax.select._screened import Screened
+
+
+def market(seed, variables=10, n=700, links=5, by_news=True):
+    """Return white noise of one common factor, in which what is new in one variable alone (or its
+    value) moves another one sample later, and the pairs.
+    """
+    rng = np.random.default_rng(seed)
+    news = rng.normal(size=(n, variables))
+    x = rng.normal(size=(n, 1)) * rng.uniform(1, 2, size=variables)[None] + news
+    order = rng.permutation(variables)
+    truth = np.zeros((variables, variables), bool)
+    truth[order[:links], order[links : 2 * links]] = True
+    moving = news if by_news else x
+    x[1:, order[links : 2 * links]] += 0.6 * moving[:-1, order[:links]]
+    return x, truth
+
+
+def found_in(x):
+    found = ndde.discover(x, dt=1.0, lags=(0, 1, 2), key=jax.random.key(0))
+    return found, found.graph.any(axis=2) & ~np.eye(x.shape[1], dtype=bool)
+
+
+def test_the_past_of_a_market_is_no_source():
+    x, truth = market(2)
+    found, pairs = found_in(x)
+    np.testing.assert_array_equal(pairs, truth)
+    assert any("moves all of them together" in said for said in found.choices)
+    # By the same price without factors, what corrects a source for the market pays for itself: in
+    # an ordinary regression, too.
+    j = int(np.flatnonzero(truth.any(axis=0))[0])
+    i = int(np.flatnonzero(truth[:, j])[0])
+    past = x[:-1] - x[:-1].mean(axis=0)
+    y = x[1:, j] - x[1:, j].mean()
+    alone, all_ = (
+        np.sum((y - a @ np.linalg.lstsq(a, y, rcond=None)[0]) ** 2) for a in (past[:, [i, j]], past)
+    )
+    assert len(y) * np.log(alone / all_) > past.shape[1] * np.log(len(y))
+
+
+def test_what_is_worth_its_price_beside_a_market_stays():
+    x, truth = market(1, by_news=False)
+    _, pairs = found_in(x)
+    assert (pairs & truth).sum() == truth.sum() and (pairs & ~truth).sum() <= 1
+
+
+def test_common_factors_take_nothing_from_levels_that_last():
+    rng = np.random.default_rng(2)
+    noise = rng.normal(size=(800, 1)) * rng.uniform(1, 2, size=6)[None] + rng.normal(size=(800, 6))
+    x = np.zeros_like(noise)
+    for t in range(1, len(x)):
+        x[t] = 0.7 * x[t - 1] + 0.4 * np.tanh(x[t - 1, [1, 2, 3, 4, 5, 0]]) + 0.3 * noise[t]
+    found, pairs = found_in(x)
+    np.testing.assert_array_equal(np.argwhere(pairs)[:, 0], (np.argwhere(pairs)[:, 1] + 1) % 6)
+    assert pairs.sum() == 6 and not any("market" in said for said in found.choices)
+
+
+def volatile(seed, variables=8, n=1200):
+    """Return independent noise whose size wanders, the same for all variables, and its variance."""
+    rng = np.random.default_rng(seed)
+    size = np.zeros(n)
+    for t in range(1, n):
+        size[t] = 0.97 * size[t - 1] + 0.3 * rng.normal()
+    return np.exp(size / 2)[:, None] * rng.normal(size=(n, variables)), np.exp(size)
+
+
+def test_a_volatile_time_makes_no_links():
+    for seed in (0, 1):
+        found, pairs = found_in(volatile(seed)[0])
+        assert not pairs.any() and any("calm" in said for said in found.choices)
+    found, _ = found_in(np.random.default_rng(2).normal(size=(500, 4)))
+    assert not any("calm" in said for said in found.choices)
+
+
+def test_windows_count_by_how_calm_their_time_is():
+    x, variance = volatile(3)
+    windows = ndde.lagged_windows(x, dt=1.0, lags=(0, 1), scheme="euler")
+    readings = Readings(np.zeros(8), *np.zeros((2, 8, 8, 2), bool), np.zeros(8))
+    calm = calmed(Screened(windows, readings=readings)).calm
+    place = np.asarray(windows.position).astype(int) + 1
+    assert np.corrcoef(np.log(calm), -np.log(variance[place]))[0, 1] > 0.85
+    assert calm.sum() == pytest.approx(len(calm))
+    # What lasts is weighed alike, however its noise changes.
+    lasting = ndde.lagged_windows(np.cumsum(x, axis=0), dt=1.0, lags=(0, 1), scheme="euler")
+    assert calmed(Screened(lasting, readings=readings)).calm is None
