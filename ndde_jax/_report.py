@@ -206,7 +206,9 @@ def pairs_beside(found: Any) -> tuple[str, ...]:
     ]
     known = np.isin(np.asarray(names), found.inputs)
     at_once = []
-    for i, j in np.argwhere(np.triu(found.at_once, 1)):
+    pairs = np.argwhere(np.triu(found.at_once, 1))
+    strongest = np.argsort(-np.abs(correlation[tuple(pairs.T)]), kind="stable")
+    for i, j in pairs[strongest]:
         pair = f"{names[i]} -- {names[j]}: related"
         if known[i] or known[j]:
             source, target = (i, j) if known[i] else (j, i)

@@ -1,5 +1,7 @@
 """Why a candidate was kept or not."""
 
+from types import SimpleNamespace
+
 import jax
 import numpy as np
 
@@ -55,3 +57,13 @@ def test_a_discovery_says_all_of_it():
     figure = found.plot()
     texts = [ax.get_xlabel() for part in figure.subfigs for ax in part.axes]
     assert any("two heads" in text for text in texts)
+
+
+def test_pairs_that_share_most_come_first():
+    shared = np.array([[1.0, 0.2, -0.7], [0.2, 1.0, 0.5], [-0.7, 0.5, 1.0]])
+    apart = ~np.eye(3, dtype=bool)
+    found = SimpleNamespace(
+        names=("a", "b", "c"), inputs=(), confounded=apart & False, at_once=apart
+    )
+    lines = pairs_beside(SimpleNamespace(**vars(found), residual_correlation=shared))
+    assert [line[:6] for line in lines] == ["a -- c", "b -- c", "a -- b"]
