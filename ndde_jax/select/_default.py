@@ -143,13 +143,16 @@ class Default(AbstractStrategy):
     ask for lags that make up for what seven knots miss of it, or for neighbouring states whose
     differences are rates.
 
-    [`discover`][ndde_jax.discover] has the samples at hand, and three things more are done there.
-    Where measurements have errors, several lags of one source average them out: of such lags those
-    go that explain less than such errors in the inputs hide, and networks bring in no others. Of a
-    map, its own inputs are taken where these explain as well; where its sources act over several
-    lags each, most of them weak, sources are chosen first and then their lags, at the price of
-    effects as small as the record has, and all of these stay. And delays may lie between the
-    candidates; networks then see sources at these delays, too.
+    [`discover`][ndde_jax.discover] has the samples at hand, and more is done there. Where noise
+    changes its size, windows count by how calm their time is. Where values are news from sample to
+    sample and something moves all of them at once, as a market moves shares, sources must explain
+    something beside common factors at their lag. Where measurements have errors, several lags of
+    one source average them out: of such lags those go that explain less than such errors in the
+    inputs hide, and networks bring in no others. Of a map, its own inputs are taken where these
+    explain as well; where its sources act over several lags each, most of them weak, sources are
+    chosen first and then their lags, at the price of effects as small as the record has, and all of
+    these stay. And delays may lie between the candidates; networks then see sources at these
+    delays, too.
 
     Under `jit` and `vmap` splines decide alone, since the number of targets that need a network
     depends on the data; `risk` is then in-sample, and without an edge that a given price excludes
