@@ -143,9 +143,9 @@ class Default(AbstractStrategy):
     ask for lags that make up for what seven knots miss of it, or for neighbouring states whose
     differences are rates.
 
-    [`discover`][ndde_jax.discover] has the samples at hand, and more is done there. Where noise
-    changes its size, windows count by how calm their time is. Where values are news from sample to
-    sample and something moves all of them at once, as a market moves shares, sources must explain
+    [`discover`][ndde_jax.discover] has the samples at hand, and more is done there. Where values
+    are news from sample to sample, as returns of shares are, windows count by how calm their time
+    is, and where something moves all variables at once, as a market does, sources must explain
     something beside common factors at their lag. Where measurements have errors, several lags of
     one source average them out: of such lags those go that explain less than such errors in the
     inputs hide, and networks bring in no others. Of a map, its own inputs are taken where these

@@ -1,5 +1,5 @@
-"""Records that noise moves: windows that count by how calm their time is, and, of news such as
-returns of shares, inputs that only correct others for what moves all variables at once.
+"""Records whose values are news, as returns of shares: windows that count by how calm their time
+is, and inputs that only correct others for what moves all variables at once.
 """
 
 import numpy as np
@@ -14,25 +14,24 @@ from ..windows._windows import Windows
 from ._screened import Screened
 from ._target_fit import TargetFit
 
-# What no input explains, as a share of the variance of values or of rates, whichever is less, in
-# the median, from which on it is noise and changes its size as noise does.
-NOISY = 0.5
-# Correlation of a variable with its value one sample before, in the median, up to which its values
-# do not last. Where values last, they drive, and are not to be told from factors.
-LASTING = 0.3
+# Correlation of a variable with its value one sample before, up to which its values do not last,
+# and the least share of its variance that is news, both in the median. Where values last, they
+# drive, and are not to be told from factors; and what is left is large where a plant is excited,
+# which are the times that tell most.
+LASTING, NEWS = 0.3, 0.5
 # Share of what is left of all rates that moves them together, as a market moves shares, from which
 # on inputs are asked what they explain beside common factors. Variables for each factor: 25
 # portfolios of a market have three (Fama and French, 1993), which five contain.
 COMMON, PER_FACTOR = 1 / 3, 5
 CALMED = (
-    "The noise changes its size: samples count by how calm their time is, so that volatile times "
-    "do not decide about all links."
+    "Values are news, as returns of shares are, and their size changes: samples count by how calm "
+    "their time is, so that volatile times do not decide about all links."
 )
 
 
 def calmed(screened: Screened) -> Screened:
     """Return windows that count by how calm their time is, the inverse of the variance of what is
-    left around them (Aitken, 1935), where rates are noise whose size clearly changes; the same
+    left around them (Aitken, 1935), where values are news whose size clearly changes; the same
     elsewhere.
 
     A volatile time moves all variables more. Where windows count alike it decides about all links,
@@ -42,7 +41,7 @@ def calmed(screened: Screened) -> Screened:
         return screened
     graph = flat_inputs(np.asarray(screened.found.graph))
     fits = [screened.fit(j, mask) for j, mask in enumerate(graph)]
-    if not _are_noisy(screened.windows, fits):
+    if not _are_news(screened.windows, fits):
         return screened
     weight, used = screened.data.weight, screened.data.weight > 0
     variance = changing_variance(np.stack([_left_out(own)[used] for own in fits], axis=1)[None])
@@ -69,10 +68,11 @@ def _spread_of_steps(windows: Windows) -> Float[np.ndarray, " variable"]:
     return (rate_scale * float(windows.dt) / np.where(scale > 0, scale, 1)) ** 2
 
 
-def _are_noisy(windows: Windows, fits: list[TargetFit]) -> bool:
-    """Return whether most of what variables do is noise."""
+def _are_news(windows: Windows, fits: list[TargetFit]) -> bool:
+    """Return whether variables hardly last from sample to sample, and most of them is news."""
     risk = np.array([float(own.part.risk) for own in fits])
-    return bool(np.median(risk * np.maximum(_spread_of_steps(windows), 1)) >= NOISY)
+    lasting = np.median(correlation_of_neighbours(windows))
+    return bool(lasting <= LASTING and np.median(_spread_of_steps(windows) * risk) >= NEWS)
 
 
 def _left_out(own: TargetFit) -> Float[np.ndarray, " window"]:
@@ -94,8 +94,7 @@ def proxies_among(windows: Windows, fits: list[TargetFit]) -> Bool[np.ndarray, "
     and do not last, as returns of shares.
     """
     nothing, count = np.zeros((len(fits), len(fits[0].mask)), bool), len(fits) // PER_FACTOR
-    lasting = np.median(correlation_of_neighbours(windows))
-    if count == 0 or lasting > LASTING or not _are_noisy(windows, fits):
+    if count == 0 or not _are_news(windows, fits):
         return nothing
     left = np.stack([own.part.residual for own in fits])
     size = np.sqrt((left**2).sum(axis=1))
