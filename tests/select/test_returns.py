@@ -49,6 +49,7 @@ def test_the_past_of_a_market_is_no_source():
     assert len(y) * np.log(alone / all_) > past.shape[1] * np.log(len(y))
 
 
+@pytest.mark.slow
 def test_what_is_worth_its_price_beside_a_market_stays():
     x, truth = market(1, by_news=False)
     _, pairs = found_in(x)
@@ -76,13 +77,13 @@ def volatile(seed, variables=8, n=1200):
 
 
 def test_a_volatile_time_makes_no_links():
-    for seed in (0, 1):
-        found, pairs = found_in(volatile(seed)[0])
-        assert not pairs.any() and any("calm" in said for said in found.choices)
+    found, pairs = found_in(volatile(0)[0])
+    assert not pairs.any() and any("calm" in said for said in found.choices)
     found, _ = found_in(np.random.default_rng(2).normal(size=(500, 4)))
     assert not any("calm" in said for said in found.choices)
 
 
+@pytest.mark.slow
 def test_links_are_found_in_volatile_times():
     truth = np.zeros((6, 6), bool)
     truth[[1, 2, 0, 4, 5, 3], range(6)] = True
