@@ -48,8 +48,8 @@ TOGETHER = (
     "weak."
 )
 PROXIES = (
-    "Much of what is left of the rates moves all of them together, as a market moves shares. {} "
-    "inputs are left out that explain nothing beside it."
+    "Much of what is left of the rates moves all of them together, as a market moves shares. "
+    "Inputs that explain nothing beside it are left out: {}."
 )
 
 
