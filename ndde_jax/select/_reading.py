@@ -41,6 +41,10 @@ SEARCHED = {
     "flow": "The samples are of a continuous path, a flow: {nats} likelier than a map, each "
     "with the inputs and products that suit it best.",
 }
+OPPOSED = (
+    "The samples are read as those of a map, from one to the next: in states halfway through each "
+    "step, neighbouring lags of an input would undo one another."
+)
 BY_LOGARITHMS = (
     "That was decided by the logarithms of {names}: changes in proportion to the level are "
     "likelier than changes by amounts."
@@ -255,7 +259,9 @@ def _as_read(
     The readings were compared as sums of splines, which have no products. Where the likelier one
     multiplies inputs, or is a map whose candidate lags leave samples out, or where the comparison
     tells little, both are searched, and the search decides if it tells more than the comparison
-    did, about the targets that are `counting`.
+    did, about the targets that are `counting`. A flow that the search finds clearly less likely, by
+    more nats than it is likelier in the comparison, is no flow where neighbouring lags undo one
+    another; where the comparison is undecided, the graph is then that of the map.
     """
     limit = TIE if decided == "euler" else -CLEARLY
     as_map = cut.read_as("map", readings)
@@ -277,6 +283,12 @@ def _as_read(
         nats = _nats_of_searches(searched["map"], searched["flow"], readings) * counting
         total = float(nats.sum())
         reading = "flow" if total > 0 else "map"
+        if likelier == "flow" and total < -max(readings.evidence, CLEARLY):
+            if readings.name == "undecided":
+                return as_map, (UNDECIDED["map"].format(nats=f"{readings.evidence:.3g} nats"),)
+            if _opposed(chosen) > _opposed(as_map):
+                as_map.readings = readings._replace(nats=readings.nats + nats)
+                return as_map, (OPPOSED,)
         if abs(total) > max(abs(readings.evidence), tells[reading]):
             best = searched[reading]
             best.readings = readings._replace(nats=nats)
@@ -287,6 +299,27 @@ def _as_read(
     else:
         why = SMOOTH if readings.smooth and likelier == "flow" else DECIDED[likelier]
     return chosen, (why.format(nats=nats),)
+
+
+def _opposed(screened: Screened) -> int:
+    """Return the number of lags of another variable that act against the next one, a sample later,
+    in a linear regression on the inputs found.
+
+    The state at a sample is none halfway through a step: those give it only by lags that undo one
+    another.
+    """
+    data, graph = screened.data, np.asarray(screened.found.graph)
+    neighbours = np.diff(screened.windows.lags) == 1
+    root, count = np.sqrt(data.weight)[:, None], 0
+    for j in range(len(graph)):
+        kept = np.flatnonzero(graph[:, j].T)  # inputs are [lag source]
+        columns = np.concatenate([np.ones_like(root), data.inputs[:, kept]], axis=1)
+        slopes = np.zeros(graph[:, j].T.shape)
+        found = np.linalg.lstsq(root * columns, root[:, 0] * data.outputs[:, j], rcond=1e-9)[0]
+        slopes.flat[kept] = found[1:]
+        slopes[:, j] = 0
+        count += int((slopes[1:] * slopes[:-1] < 0)[neighbours].sum())
+    return count
 
 
 def _nats_of_searches(

@@ -8,6 +8,7 @@ import pytest
 import scipy.signal
 
 import ndde_jax as ndde
+from benchmarks.verdict import kinds
 from ndde_jax.fit._correction import meet_midway
 from ndde_jax.regression import compare_readings
 from ndde_jax.select._midpoint import halfway, read_steps
@@ -220,6 +221,34 @@ def test_what_rings_at_its_ends_keeps_central_differences():
     samples = ndde.read_samples(x, dt=0.025 / 3)
     screened, said, _ = choose_windows(samples, lags=(0,), scheme="auto", prior=None)
     assert screened.windows.scheme == "central4" and said == ()
+
+
+@pytest.mark.slow
+def test_a_flow_whose_lags_undo_one_another_is_a_map():
+    """By chance a mean over a step says more of some targets than the sample does: a flow is
+    likelier then as the two are compared, and has 4 false lags in the search.
+    """
+    case, every = kinds.case("linear map", 21400, 1), np.ones((4, 4, 8), bool)
+    z = (case.x - case.x.mean(axis=0)) / case.x.std(axis=0)
+    assert compare_readings([z], case.lags, every, ~every).name == "flow"
+    samples = ndde.read_samples(case.x, dt=1.0)
+    found, (why,), _ = choose_windows(samples, lags=case.lags, scheme="auto", prior=None)
+    assert found.windows.scheme == "euler" and found.readings.name == "map"
+    assert "undo one another" in why
+    assert not (np.asarray(found.found.graph) & ~case.links & case.judged[..., None]).any()
+
+
+def test_an_undecided_record_has_the_graph_of_a_map_that_is_likelier_in_the_search():
+    rng = np.random.default_rng(18)
+    noise, x = rng.normal(size=(450, 2)), np.zeros((450, 2))
+    for t in range(10, 449):
+        x[t + 1] = 0.5 * x[t] + noise[t] + [0, 0.4 * x[t - 2, 0]]
+    samples = ndde.read_samples(x[50:], dt=1.0)
+    found, (why,), _ = choose_windows(samples, lags=tuple(range(6)), scheme="auto", prior=None)
+    assert 1 < found.readings.evidence < 3
+    assert why.startswith("Map or flow is undecided") and "that of a map" in why
+    links = [[0, 0, 0], [0, 1, 2], [1, 1, 0]]
+    np.testing.assert_array_equal(np.argwhere(found.found.graph), links)
 
 
 def test_what_is_held_does_not_tell_whether_others_flow():
