@@ -17,10 +17,11 @@ from ._blas import one_blas_thread
 from ._checks import check_choice, check_coefficient, check_concrete, check_flag, check_key, refusal
 from ._discovery import Discovery, with_samples
 from ._recipe import SCHEMES, Recipe
-from ._spoken import amount
+from ._spoken import amount, listed
 from ._store import Stages
 from ._types import Checked, RealScalarLike, to_jax
 from .assess._assess import later_of
+from .assess._passed_on import passed_on
 from .fit._prices import as_price
 from .measure._delays import candidate_lags, delays_of, of_either_reading, whole_lags
 from .measure._events import read_events, travel_times
@@ -238,6 +239,13 @@ def discover(
 
 # How often candidates are made longer where what is left of a rate asks for later ones.
 LONGER = 2
+# Links in one sentence, and what it says.
+SHOWN = 10
+PASSED_ON = (
+    "Links are left out that say nothing beside what a variable that is related to their target "
+    "within a sampling interval does at the same sample, and so are passed on by it: {}. Forecasts "
+    "read them."
+)
 
 
 def _at_chosen_lags(
@@ -257,7 +265,7 @@ def _at_chosen_lags(
     for number in range(LONGER):
         if found.events or found.length is not None:
             break
-        late = later_of(found.windows, found.graph, found.model).lag
+        late = later_of(found.windows, found.given, found.model).lag
         if late.max() < 0:
             break
         used = np.asarray(lags)[found.graph.any(axis=(0, 1))]
@@ -501,6 +509,9 @@ def _search(
         choices = (*choices, *said, *_said_of_data(samples, screened, recipe))
         search = functools.partial(_measured, screened, recipe.strategy, coefficient, search_key)
         measured = stage("measuring edges", search)
+        is_map = windows.scheme == "euler" and reading != "flow" and events is None
+        if is_map and whole is None:
+            measured = _of_own_links(windows, measured, samples.names, reading == "undecided")
         strengths, model, graph = measured.strengths, measured.model, measured.graph
         choices = (*choices, *measured.remarks)
         if family is not None:
@@ -511,7 +522,7 @@ def _search(
                 choices = (*choices, FORWARD)
             fitted = functools.partial(fit_law, rates, measured.reads, family, key=model_key)
             model = stage("fitting the drift", fitted)
-        if windows.scheme == "euler" and reading != "flow" and events is None and samples.regular:
+        if is_map and samples.regular:
             estimate = functools.partial(whole_lags, screened, graph)
         elif not recipe.delays:
             estimate = functools.partial(candidate_lags, windows, graph)
@@ -644,6 +655,20 @@ def _measured(screened: Screened, strategy: AbstractStrategy, coefficient, key) 
     price = None if coefficient is None else as_price(coefficient, "coefficient")
     found = recover(screened.windows, strategy.on(screened), price, key=key)
     return found.measure(screened, as_price(price))
+
+
+def _of_own_links(
+    windows: Windows, measured: Measured, names: tuple[str, ...], undecided: bool
+) -> Measured:
+    """Return the measure of a map without the links that other variables pass on within a sampling
+    interval.
+    """
+    found = passed_on(windows, measured.graph, measured.model, undecided=undecided)
+    edges = np.isfinite(found)
+    if not edges.any():
+        return measured
+    pairs = [f"{names[i]} → {names[j]}" for i, j in np.argwhere(edges.any(axis=2))]
+    return measured.without(edges, PASSED_ON.format(listed(pairs, SHOWN)))
 
 
 def _failed(model) -> bool:

@@ -17,6 +17,7 @@ from ._report import Report, few_lines, report_data
 from ._store import concretely, held, read, write
 from ._types import Checked
 from .assess._assess import ErrorRates, Relations, error_rates, relations
+from .assess._passed_on import passed_on
 from .assess._reasons import reasons
 from .check._finding import SAMPLES, Finding, findings_of
 from .check._graph_rules import evidence_of
@@ -78,8 +79,9 @@ class Discovery(
     - `samples`: the measurements, with `names`, `dt` and `time_unit`; `lags`, in samples, label the
         last axis.
     - `model`: the drift, an [`AbstractDelayModel`][ndde_jax.AbstractDelayModel]; `reads` are its
-        inputs: those of `graph`, and, where the delay of an edge lies between two candidates, the
-        lags around it.
+        inputs: those of `graph`; where the delay of an edge lies between two candidates, the lags
+        around it; and of a map the inputs that foretell a target only because another variable
+        passes them on within a sampling interval, which are no edges.
     - `delays`: estimated delay of every kept edge, in `time_unit`, NaN where there is none; and
         `delay_intervals`, `[source target lag 2]`, in which they lie with 90 % confidence, given
         the graph; of the grid alone where a delay is not in `delay_resolved`.
@@ -160,14 +162,27 @@ class Discovery(
         """The `lags` as counted to the level that moves, at the next sample: one more each."""
         return tuple(lag + self.windows.step for lag in self.lags)
 
+    @property
+    def given(self) -> np.ndarray:
+        """The inputs that other candidates are tested beside: those of `graph`, and of a map all
+        that its drift reads.
+        """
+        return self.graph if self.moves_between_samples else self.reads
+
     @functools.cached_property
     def _error_rates(self) -> ErrorRates:
-        return error_rates(self.windows, self.graph)
+        found, passed = error_rates(self.windows, self.given), self.given & ~self.graph
+        if passed.any():
+            undecided = self.reading == "undecided"
+            beside = passed_on(self.windows, self.given, self.model, undecided=undecided)
+            found = ErrorRates(np.where(passed, np.fmax(found.p, beside), found.p))
+        return found
 
     @functools.cached_property
     def _relations(self) -> Relations:
         undecided = self.reading == "undecided"
-        found = relations(self.windows, self.graph, self.model, undecided=undecided)
+        found = relations(self.windows, self.given, self.model, undecided=undecided)
+        found = found.of_links(self.graph.any(axis=2))
         found = found.of_held(treated_columns(self.samples, HELD))
         found = found.of_inputs(np.isin(np.asarray(self.names), self.inputs))
         # Where events pass through, links give the order in time; the verdict says the rest.
@@ -271,7 +286,7 @@ class Discovery(
         prior = self.windows.prior
         allowed, required = np.asarray(prior.allowed), np.asarray(prior.required)
         found = self.graph, self.scores, self.lower, price, allowed, required, self.lags
-        return reasons(*found, events=self.events)
+        return reasons(*found, passed_on=self.given & ~self.graph, events=self.events)
 
     @functools.cached_property
     def verdict(self) -> Verdict:

@@ -156,6 +156,16 @@ class Relations:
         later.lag[j], later.share[j] = part.later.lag[own], part.later.share[own]
         return dataclasses.replace(self, **values, later=later)
 
+    def of_links(self, linked: Bool[np.ndarray, "source target"]) -> "Relations":
+        """Return the relations where what is told of links is told of some pairs only."""
+        either = linked | linked.T
+        return dataclasses.replace(
+            self,
+            confounded=self.confounded & either,
+            not_excluded=self.not_excluded & linked,
+            partly=self.partly & linked,
+        )
+
     def of_events(self) -> "Relations":
         """Return the correlation alone, and what is static: other tests take the inputs kept for
         what explains the rates.

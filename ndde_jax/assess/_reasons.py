@@ -15,11 +15,13 @@ def reasons(
     required: KnownGraph,
     lags: tuple[int, ...],
     *,
+    passed_on: KnownGraph,
     events: bool = False,
 ) -> np.ndarray:
     """Return why each candidate was kept or not, texts `[source target lag]`.
 
-    `price` is what an edge of each target must be worth; `events` says that edges were chosen by
+    `price` is what an edge of each target must be worth; `passed_on` are those that other variables
+    pass on within a sampling interval; `events` says that edges were chosen by
     who comes first, and that `allowed` holds that choice.
     """
 
@@ -33,6 +35,8 @@ def reasons(
             return f"kept: {pays}" if score > cost else f"kept with the others: by itself it {pays}"
         if not allowed[i, j, a]:
             return "allowed: no, events come from elsewhere first" if events else "allowed: no"
+        if passed_on[i, j, a]:
+            return "passed on within a sampling interval by what is related to the target at once"
         beside = [k for k in (a - 1, a + 1) if 0 <= k < len(lags) and graph[i, j, k]]
         if beside:
             stands = f"stands for lag {lags[beside[0]]}, which was kept: "

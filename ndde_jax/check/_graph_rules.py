@@ -316,10 +316,11 @@ class GraphEvidence:
 
 def evidence_of(found: Any) -> GraphEvidence:
     """Return what rules read of a [`Discovery`][ndde_jax.Discovery]."""
-    same = ("names", "inputs", "windows", "model", "strengths", "graph", "reads", "delays")
+    same = ("names", "inputs", "windows", "model", "strengths", "graph", "delays")
     same += ("delay_intervals", "events", "time_unit", "samples", "scores", "lower")
     return GraphEvidence(
         **{name: getattr(found, name) for name in same},
+        reads=found.reads if found.moves_between_samples else found.graph,
         price=np.asarray(found.strengths.price(found.coefficient), float),
         flow=found.moves_between_samples,
         relations=found._relations,
@@ -792,7 +793,9 @@ def _at_once(e: GraphEvidence) -> Iterator[Hit]:
         # What drives one of the pair, itself included, is found to drive the other.
         passed_on = (e.pairs | np.eye(len(e.names), dtype=bool)) @ related
         share = float((e.pairs & passed_on).sum() / max(e.pairs.sum(), 1))
-        weight = NOTE if not touched.any() else PROBLEM if share > TOO_MANY else RESERVATION
+        # Links of a map that are passed on were looked for, and left out.
+        grave = share > TOO_MANY and e.flow
+        weight = NOTE if not touched.any() else PROBLEM if grave else RESERVATION
         words = {
             "are": "are related",
             "meaning": "which comes first cannot be told",

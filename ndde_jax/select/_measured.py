@@ -133,7 +133,7 @@ class Measured(eqx.Module):
     - `networks`: whether a network describes a target, `[target]`, and not splines.
     - `graph`: edges kept at the price, `[source target lag]`.
     - `reads`: candidates that the model reads; others beside those of the graph where a delay lies
-        between them.
+        between them, or where another variable passes a link on within a sampling interval.
     - `held_out`: share of the variance of each rate that is left on blocks that were not fitted,
         given the graph.
     - `delays`, `halves`: of edges that have a delay of their own, in samples, and halves of their
@@ -154,6 +154,18 @@ class Measured(eqx.Module):
     def with_model(self, model: AbstractDelayModel) -> "Measured":
         """Return the same with another drift on the graph."""
         return dataclasses.replace(self, model=model)
+
+    def without(self, edges: KnownGraph, remark: str) -> "Measured":
+        """Return the same without some edges, which the drift still reads and which are worth
+        nothing, and with a remark on them.
+        """
+        old = self.strengths
+        value, lower = (
+            to_jax(np.where(edges, np.minimum(x, 0), x), x.dtype) for x in (old.value, old.lower)
+        )
+        strengths = dataclasses.replace(old, value=value, lower=lower)
+        graph, remarks = self.graph & ~edges, (*self.remarks, remark)
+        return dataclasses.replace(self, strengths=strengths, graph=graph, remarks=remarks)
 
 
 class Described(NamedTuple):

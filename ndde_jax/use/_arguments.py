@@ -121,9 +121,9 @@ def edges_of_inputs(
     candidates an edge has several inputs; with `beside` the lags next to an edge count as well.
     """
     candidates = float(found.dt) * np.asarray(found.lags, float)
-    reads, graph, delays = (
-        np.array(part)[pair] for part in (found.reads, found.graph, found.delays)
-    )
+    # A map reads every edge at its own lag, and others that are passed on at once.
+    reads = found.reads if found.moves_between_samples else found.graph
+    reads, graph, delays = (np.array(part)[pair] for part in (reads, found.graph, found.delays))
     if beside:
         reads |= neighbours(graph)
     return edge_of_reads(reads, graph, delays, candidates)

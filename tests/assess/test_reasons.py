@@ -21,6 +21,7 @@ def said(**changes):
         price=np.array([0.01]),
         allowed=np.ones(shape, bool),
         required=np.zeros(shape, bool),
+        passed_on=np.zeros(shape, bool),
     )
     return reasons(**(base | changes), lags=(0, 2, 4))[0, 0]
 

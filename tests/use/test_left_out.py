@@ -172,7 +172,7 @@ def test_slopes_of_delays_between_lags_are_too_small_at_the_lags():
     given = dict(
         samples=ndde.read_samples(x, dt=1.0), windows=windows, graph=graph, reads=graph, dt=1.0,
         lags=(0, 1, 2, 3, 4), events=False, delays=np.where(graph, 3.5, np.nan),
-        delay_resolved=graph & (np.arange(5) > 0),
+        delay_resolved=graph & (np.arange(5) > 0), moves_between_samples=True,
     )  # fmt: skip
     shift = missed_by_lags(types.SimpleNamespace(**given))
     at_lags = ndde.select.fit_splines(windows, graph)
@@ -191,8 +191,9 @@ def test_responses_are_heard_at_the_delay_and_not_at_the_lag_that_is_read():
     resolved = np.zeros_like(graph)
     resolved[0, 1, 2] = True
     given = dict(
-        graph=graph, reads=graph, lags=(0, 1, 2), dt=0.5, delays=delays, delay_resolved=resolved
-    )
+        graph=graph, reads=graph, lags=(0, 1, 2), dt=0.5, delays=delays, delay_resolved=resolved,
+        moves_between_samples=True,
+    )  # fmt: skip
     slopes = np.arange(12.0).reshape(1, 2, 2, 3)
     found, late = _at_delays(types.SimpleNamespace(**given), slopes, 4)
     assert late == (0.0, 1.0, 1.5, 2.0)

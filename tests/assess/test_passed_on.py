@@ -1,0 +1,124 @@
+"""Links that another variable passes on within a sampling interval."""
+
+import jax
+import numpy as np
+import pytest
+
+import ndde_jax as ndde
+from benchmarks.verdict import kinds
+from ndde_jax.assess._passed_on import passed_on
+
+NAMES = ("a", "b", "c")
+
+
+def chain(seed=0, n=800, at_once=0.6):
+    """a drives b after two samples, and b drives c at once."""
+    rng = np.random.default_rng(seed)
+    noise, x = rng.normal(size=(n + 50, 3)), np.zeros((n + 50, 3))
+    for t in range(2, n + 50):
+        a = 0.5 * x[t - 1, 0] + noise[t, 0]
+        b = 0.4 * x[t - 1, 1] + 0.5 * x[t - 2, 0] + noise[t, 1]
+        x[t] = a, b, 0.5 * x[t - 1, 2] + at_once * b + noise[t, 2]
+    return x[50:]
+
+
+def graph(*edges, dim=3, n_lags=3):
+    """Every variable by itself, and some edges."""
+    kept = np.zeros((dim, dim, n_lags), bool)
+    kept[np.arange(dim), np.arange(dim), 0] = True
+    for edge in edges:
+        kept[edge] = True
+    return kept
+
+
+# What foretells each variable of the chain: also of c what b is made of.
+FORETELL = (0, 1, 1), (0, 2, 1), (1, 2, 0)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_what_comes_through_another_is_told_from_what_does_not(seed):
+    windows = ndde.lagged_windows(chain(seed), dt=1.0, lags=(0, 1, 2))
+    found = passed_on(windows, graph(*FORETELL))
+    expected = graph(*FORETELL) & ~graph(FORETELL[0])
+    np.testing.assert_array_equal(np.isfinite(found), expected)
+
+
+def test_nothing_is_passed_on_where_nothing_is_at_once():
+    windows = ndde.lagged_windows(chain(at_once=0.0), dt=1.0, lags=(0, 1, 2))
+    assert np.isnan(passed_on(windows, graph(*FORETELL))).all()
+
+
+def test_a_link_of_its_own_stays_beside_what_is_related_at_once():
+    x = chain()
+    x[2:, 2] += 0.4 * x[:-2, 0]
+    windows = ndde.lagged_windows(x, dt=1.0, lags=(0, 1, 2))
+    assert np.isnan(passed_on(windows, graph(*FORETELL))[0, 2, 1])
+
+
+def test_one_link_stays_of_two_sensors_of_one_quantity():
+    rng = np.random.default_rng(0)
+    a, level = rng.normal(size=900), np.zeros(900)
+    for t in range(1, 900):
+        level[t] = 0.6 * level[t - 1] + 0.5 * a[t - 1] + 0.4 * rng.normal()
+    sensors = level[:, None] + 0.15 * rng.normal(size=(900, 2))
+    windows = ndde.lagged_windows(np.column_stack([a, sensors]), dt=1.0, lags=(0, 1, 2))
+    both = graph((0, 1, 0), (0, 2, 0), (1, 2, 0), (2, 1, 0))
+    gone = np.isfinite(passed_on(windows, both))
+    assert (both & ~gone)[0, 1:, 0].any()
+
+
+def test_required_edges_stay():
+    prior = ndde.prior_knowledge(NAMES, lags=(0, 1, 2), required=[("a", "c", 1)])
+    windows = ndde.lagged_windows(chain(), dt=1.0, lags=(0, 1, 2), prior=prior)
+    assert not np.isfinite(passed_on(windows, graph(*FORETELL)))[0, 2].any()
+
+
+def test_p_values_are_those_of_a_regression_with_the_other_variable_in_it():
+    import statsmodels.api as sm
+
+    x = chain()
+    windows = ndde.lagged_windows(x, dt=1.0, lags=(0, 1, 2))
+    found = passed_on(windows, graph(*FORETELL))[0, 2, 1]
+    y, t = x[3:, 2], np.arange(2, len(x) - 1)
+    given = np.column_stack([x[t, 2], x[t, 1], x[t + 1, 1]])
+    fitted = sm.OLS(y, sm.add_constant(np.column_stack([x[t - 1, 0], given]))).fit(cov_type="HC0")
+    # Lines alone there, bends too here: both are far from any level.
+    assert fitted.pvalues[1] > 0.05 and found > 0.05
+    without = sm.OLS(y, sm.add_constant(np.column_stack([x[t - 1, 0], given[:, :2]]))).fit()
+    assert without.pvalues[1] < 1e-6
+
+
+def test_too_short_a_record_tells_nothing():
+    windows = ndde.lagged_windows(chain()[:30], dt=1.0, lags=(0, 1, 2))
+    assert np.isnan(passed_on(windows, graph(*FORETELL))).all()
+    later = ndde.lagged_windows(chain(), dt=1.0, lags=(1, 2))
+    assert np.isnan(passed_on(later, graph((0, 1, 1), n_lags=2))).all()
+
+
+def test_a_discovery_has_links_of_their_own_and_a_drift_that_reads_all():
+    found = ndde.discover(chain(), dt=1.0, lags=(0, 1, 2), key=jax.random.key(0))
+    np.testing.assert_array_equal(found.graph, graph((0, 1, 1)))
+    np.testing.assert_array_equal(found.reads, graph(*FORETELL))
+    assert found.at_once[1, 2] and not found.confounded.any()
+    assert (found.scores[~found.graph] <= 0).all() and found.p_values[0, 2, 1] > 0.01
+    assert found.reasons[0, 2, 1].startswith("passed on within a sampling interval")
+    assert any("x0 → x2" in choice for choice in found.choices)
+    assert found.verdict == "with reservations"
+    assert "x0 → x1 after 2 samples" in found.report()
+    # The drift is that of all that foretells: c rises after a has, through b.
+    high = np.array([[[3.0, 0, 0]], [[3.0, 0, 0]], [[3.0, 0, 0]]])[:, 0]
+    assert float(found.model(high)[2]) > 0.3
+
+
+@pytest.mark.slow
+def test_links_at_once_no_longer_bring_in_lagged_ones():
+    """Of 12 records whose variables are a chain within the sample."""
+    kept = true = truth = 0
+    for number in range(12):
+        case = kinds.case("links at once", 30_000, number)
+        found = ndde.discover(case.x, dt=1.0, lags=case.lags, key=jax.random.key(number))
+        apart = case.judged[..., None]
+        kept += (found.graph & apart).sum()
+        true += (found.graph & case.links & apart).sum()
+        truth += (case.links & apart).sum()
+    assert true > 0.7 * kept and true > 0.75 * truth
