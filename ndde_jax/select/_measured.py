@@ -48,7 +48,9 @@ class SignalStrengths(eqx.Module):
     of the graph: [`paper_strengths`][ndde_jax.theory.paper_strengths].
 
     - `value`: the strength to rank by, `[source target lag]`: the in-sample estimate with both
-        risks corrected for the parameters they used (generalised cross-validation).
+        risks corrected for the parameters they used (generalised cross-validation). Where none of
+        the lags of a source is worth its price, since each stands in for the others, and all
+        together are, the best has what all are worth.
     - `held_out`: the same on blocks left out of the refit. Less biased, noisier. NaN where closed
         forms measured, which hold nothing out.
     - `lower`: one-sided lower confidence bound of `held_out`, from a block bootstrap of the paired
@@ -282,7 +284,25 @@ def _worth_of(target: Described, data: KnownData, price: AbstractPrice) -> _Wort
     # Corrected for its parameters, a risk may pass that of the mean alone; a share does not.
     worth = np.where(mask, np.minimum(worth, 1), np.minimum(worth - limit, 0))
     lower = np.where(mask, lower_bound(worth, blocks, left), worth)
+    for i in range(data.dim):
+        lags = own.inputs[own.inputs % data.dim == i]
+        if len(lags) > 1 and not ((worth[lags] > limit) & (lower[lags] > 0)).any():
+            # Its lags stand in for one another: none of them is needed, and all of them may be.
+            rise, bound = _together(own, i)
+            if rise > limit and bound > 0:
+                best = lags[np.argmax(worth[lags])]
+                worth[best], lower[best] = rise, bound
     return _Worth(mask, worth, lower, _sources(own, worth, data.dim), risk, limit)
+
+
+def _together(own: TargetFit, source: int) -> tuple[float, float]:
+    """Return the worth of a source at all its lags together, and its lower bound."""
+    keep, rank = own.inputs % own.data.dim != source, stretches(own.root)
+    size = np.maximum(np.bincount(rank, own.root > 0, BLOCKS), 1)
+    errors, without = own.errors(own.all), own.errors(keep)
+    left, blocks = (np.bincount(rank, e, BLOCKS) / size for e in (errors, without - errors))
+    rise = min(own.corrected_risk(keep) - own.corrected_risk(), 1.0)
+    return rise, float(lower_bound(np.array([rise]), blocks[None], left)[0])
 
 
 def lower_bound(

@@ -11,7 +11,7 @@ import ndde_jax as ndde
 from ndde_jax.fit._prices import EBIC
 from ndde_jax.select import _measured
 from ndde_jax.select._judge import judge, stretches
-from ndde_jax.select._measured import BLOCKS, CONFIDENCE, lower_bound
+from ndde_jax.select._measured import BLOCKS, CONFIDENCE, Described, lower_bound, measure_targets
 from ndde_jax.select._screened import Screened
 
 
@@ -109,6 +109,25 @@ def test_an_edge_that_acts_in_bursts_is_kept(monkeypatch):
     assert found().graph[0, 1, 0] and found().lower[0, 1, 0] > 0
     monkeypatch.setattr(_measured, "lower_bound", students)
     assert not found().graph[0, 1, 0]
+
+
+@pytest.mark.parametrize("effect", [1.0, 0.0])
+def test_a_source_whose_lags_stand_in_for_one_another_keeps_the_best(effect):
+    """Of a slow source either of two lags may go, and both of one that does nothing."""
+    rng = np.random.default_rng(0)
+    source, target = np.cumsum(np.cumsum(rng.normal(size=1500))), np.zeros(1500)
+    source /= source.std()
+    noise = rng.normal(size=1500)
+    for t in range(1, 1500):
+        target[t] = 0.5 * target[t - 1] + effect * source[t - 1] + noise[t]
+    x = np.stack([source, target], axis=1)
+    screened = Screened(ndde.lagged_windows(x, dt=1.0, lags=(0, 1)))
+    masks = np.array([[1, 0, 0, 0], [1, 1, 1, 0]], bool)  # both lags of the source
+    fits = [screened.fit(j, mask) for j, mask in enumerate(masks)]
+    targets = [Described(own, own.outside()) for own in fits]
+    measured = measure_targets(screened, screened.data, targets, EBIC())
+    assert measured.graph[0, 1].sum() == effect
+    assert (measured.strengths.value[0, 1].max() > 0.05) == (effect > 0)
 
 
 def test_blocks_of_a_network_add_up_to_its_risk():
