@@ -72,10 +72,10 @@ class Discovery(
         1 where the record is too short to fit a part of it.
     - `reading`: whether the samples are read as a `"map"`, from one to the next, or as a continuous
         `"flow"`; `"undecided"` if both are within 3 nats, and the graph is then that of the
-        likelier. `evidence` is log likelihood of the flow over that of the map, in nats, prices
-        included; NaN where they were not compared. On a smooth path without noise to speak of,
-        where errors of interpolation are allowed for, a flow that leaves up to ten times what the
-        map leaves counts ten nats.
+        likelier, or of a map that the search finds clearly likelier. `evidence` is log likelihood
+        of the flow over that of the map, in nats, prices included; NaN where they were not
+        compared. On a smooth path without noise to speak of, where errors of interpolation are
+        allowed for, a flow that leaves up to ten times what the map leaves counts ten nats.
     - `samples`: the measurements, with `names`, `dt` and `time_unit`; `lags`, in samples, label the
         last axis.
     - `model`: the drift, an [`AbstractDelayModel`][ndde_jax.AbstractDelayModel]; `reads` are its

@@ -269,6 +269,7 @@ def _as_read(
         # Little of a value is left halfway to the next: a flow has to be clearly likelier.
         limit = CLEARLY
     likelier, other = ("map", "flow") if readings.evidence <= limit else ("flow", "map")
+    between = f"{abs(readings.evidence):.3g} nats"
     chosen = as_map if likelier == "map" else cut.read_as("flow", readings)
     n, dim = float(np.asarray(chosen.windows.valid).sum()), chosen.windows.dim
     coarse = any(step > 1 for step in np.diff(cut.lags))
@@ -285,7 +286,7 @@ def _as_read(
         reading = "flow" if total > 0 else "map"
         if likelier == "flow" and total < -max(readings.evidence, CLEARLY):
             if readings.name == "undecided":
-                return as_map, (UNDECIDED["map"].format(nats=f"{readings.evidence:.3g} nats"),)
+                return as_map, (UNDECIDED["map"].format(nats=between),)
             if _opposed(chosen) > _opposed(as_map):
                 as_map.readings = readings._replace(nats=readings.nats + nats)
                 return as_map, (OPPOSED,)
@@ -293,12 +294,11 @@ def _as_read(
             best = searched[reading]
             best.readings = readings._replace(nats=nats)
             return best, (SEARCHED[reading].format(nats=f"{abs(total):.3g} nats"),)
-    nats = f"{abs(readings.evidence):.3g} nats"
     if readings.name == "undecided":
         why = UNDECIDED[likelier]
     else:
         why = SMOOTH if readings.smooth and likelier == "flow" else DECIDED[likelier]
-    return chosen, (why.format(nats=nats),)
+    return chosen, (why.format(nats=between),)
 
 
 def _opposed(screened: Screened) -> int:
