@@ -96,6 +96,8 @@ class GraphEvidence:
     - `relations`: what is hidden, at once or drifting.
     - `samples`: where the windows come from; None if only these are known.
     - `alone`: strengths of the edges as the paper defines them; None where they were not measured.
+    - `passed_on`: pairs of a map between which another variable passes on within a sampling
+        interval what foretells the target; None of a drift alone.
     """
 
     names: tuple[str, ...]
@@ -117,6 +119,7 @@ class GraphEvidence:
     samples: Samples | None = None
     whole: bool = False
     alone: np.ndarray | None = None
+    passed_on: np.ndarray | None = None
 
     @property
     def lags(self) -> tuple[int, ...]:
@@ -162,6 +165,11 @@ class GraphEvidence:
         """The links between different variables, whatever the lag, into those that are modelled."""
         apart = ~np.eye(len(self.names), dtype=bool)
         return self.graph.any(axis=2) & apart & self.modelled[None]
+
+    @property
+    def foretelling(self) -> Bool[np.ndarray, "source target"]:
+        """The links between different variables, and pairs that foretell without one."""
+        return self.pairs if self.passed_on is None else self.pairs | self.passed_on
 
     @property
     def second_half(self) -> str:
@@ -325,6 +333,7 @@ def evidence_of(found: Any) -> GraphEvidence:
         flow=found.moves_between_samples,
         relations=found._relations,
         whole=found.reading == "map" and not found.events,
+        passed_on=(found.given & ~found.graph).any(axis=2),
     )
 
 

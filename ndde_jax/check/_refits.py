@@ -205,7 +205,7 @@ def _halves(e: RefitEvidence) -> Iterator[Hit]:
     if e.stability is not None:
         new = ~e.base.graph & (np.asarray(e.stability.selected) > STABLE)
         # Another lag of a link, or of a variable's own past, is the same link.
-        new &= ~(e.base.pairs | np.eye(len(e.base.names), dtype=bool))[:, :, None]
+        new &= ~(e.base.foretelling | np.eye(len(e.base.names), dtype=bool))[:, :, None]
         words = {"new": _named(e.base, new), "second_half": e.base.second_half}
         yield Hit(float(new.sum() / max(e.base.pairs.sum(), 1)), words)
 
@@ -275,7 +275,7 @@ def _changed(e: RefitEvidence, graph: np.ndarray | None) -> Iterator[Hit]:
         return
     apart = ~np.eye(len(e.base.names), dtype=bool)
     now, then = e.base.pairs, graph.any(axis=2) & apart & e.base.modelled[None]
-    new, gone = then & ~now, now & ~then
+    new, gone = then & ~e.base.foretelling, now & ~then
     words = {"new": e.base.pairs_listed(new, "→"), "gone": e.base.pairs_listed(gone, "→")}
     words = {key: said or "none" for key, said in words.items()}
     yield Hit(float((new | gone).sum() / max(now.sum(), 1)), words)

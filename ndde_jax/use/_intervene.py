@@ -11,6 +11,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from .._checks import check_key, check_real_array, check_whole, is_traced, refusal, shown
+from .._spoken import listed
 from .._types import Checked, namespace_of
 from ._arguments import inputs_of, kept_lags, mapping, read_span, series, variable
 from ._ensemble import Ensemble
@@ -372,6 +373,13 @@ def _notes(found, ensemble, acted, touched, change, when, baseline, changed) -> 
             f"{names[i]} is outside the range of the data, {ends[0, i]:.4g} to {ends[1, i]:.4g}, "
             f"in {after[i]:.0%} of the times and paths ({before[i]:.0%} without the "
             "change): there the drift is an extrapolation."
+        )
+    passed_on = np.argwhere((found.given & ~found.graph).any(axis=2))
+    if len(passed_on):
+        links = listed([f"{names[i]} -> {names[j]}" for i, j in passed_on])
+        notes.append(
+            f"another variable passes on {links} within a sampling interval, and the drift reads "
+            "the source itself: a change of what passes it on is not seen there."
         )
     # Residuals with memory point to an unmeasured driver.
     if hidden := [n for n, m in zip(names, ensemble.noise.memory, strict=True) if m > MEMORY]:

@@ -106,8 +106,16 @@ def test_a_discovery_has_links_of_their_own_and_a_drift_that_reads_all():
     assert found.verdict == "with reservations"
     assert "x0 → x1 after 2 samples" in found.report()
     # The drift is that of all that foretells: c rises after a has, through b.
-    high = np.array([[[3.0, 0, 0]], [[3.0, 0, 0]], [[3.0, 0, 0]]])[:, 0]
-    assert float(found.model(high)[2]) > 0.3
+    assert float(found.model(np.repeat([[3.0, 0, 0]], 3, axis=0))[2]) > 0.3
+
+
+@pytest.mark.slow
+def test_what_is_passed_on_is_said_of_interventions_and_nothing_new_in_halves():
+    found = ndde.discover(chain(n=1200), dt=1.0, lags=(0, 1, 2), key=jax.random.key(0))
+    told = {one.name for one in found.identifiability(key=jax.random.key(1)).findings}
+    assert "links at once" in told and "edges of halves" not in told
+    held = found.intervene({"x1": 0.0}, horizon=3, paths=20, key=jax.random.key(2))
+    assert any("passes on x0 -> x2" in note for note in held.notes)
 
 
 @pytest.mark.slow
