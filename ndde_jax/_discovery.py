@@ -164,8 +164,8 @@ class Discovery(
 
     @property
     def given(self) -> np.ndarray:
-        """The inputs that other candidates are tested beside: those of `graph`, and of a map all
-        that its drift reads.
+        """The inputs that other candidates are tested beside, bool `[source target lag]`: those of
+        `graph`, and of a map all that its drift `reads`.
         """
         return self.graph if self.moves_between_samples else self.reads
 

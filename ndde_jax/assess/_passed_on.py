@@ -77,7 +77,7 @@ def passed_on(
     own = ~static_targets(rows, left).derived
     related, now = pairs.related & own[:, None] & own, rows.lags.index(0)
     size = np.where(related, np.abs(partial_correlations(pairs.correlation)), 0)
-    third = np.minimum(size[:, :, None], size[None]).max(axis=1)
+    third = np.stack([np.minimum(size, of_j).max(axis=1) for of_j in size], axis=1)
     related &= third < SHARED * size
     later = rows.past[:, now] + rows.moves * rows.rates
     for j in np.flatnonzero(related.any(axis=0)):
