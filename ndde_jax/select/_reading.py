@@ -261,7 +261,8 @@ def _as_read(
     tells little, both are searched, and the search decides if it tells more than the comparison
     did, about the targets that are `counting`. A flow that the search finds clearly less likely, by
     more nats than it is likelier in the comparison, is no flow where neighbouring lags undo one
-    another; where the comparison is undecided, the graph is then that of the map.
+    another; where the comparison is undecided, the graph is then that of the map. Neither where
+    candidate lags leave samples out: a delay between them fits no reading.
     """
     limit = TIE if decided == "euler" else -CLEARLY
     as_map = cut.read_as("map", readings)
@@ -284,7 +285,7 @@ def _as_read(
         nats = _nats_of_searches(searched["map"], searched["flow"], readings) * counting
         total = float(nats.sum())
         reading = "flow" if total > 0 else "map"
-        if likelier == "flow" and total < -max(readings.evidence, CLEARLY):
+        if likelier == "flow" and not coarse and total < -max(readings.evidence, CLEARLY):
             if readings.name == "undecided":
                 return as_map, (UNDECIDED["map"].format(nats=between),)
             if _opposed(chosen) > _opposed(as_map):
@@ -303,13 +304,12 @@ def _as_read(
 
 def _opposed(screened: Screened) -> int:
     """Return the number of lags of another variable that act against the next one, a sample later,
-    in a linear regression on the inputs found.
+    in a linear regression on the inputs found; lags leave no sample out.
 
     The state at a sample is none halfway through a step: those give it only by lags that undo one
     another.
     """
     data, graph = screened.data, np.asarray(screened.found.graph)
-    neighbours = np.diff(screened.windows.lags) == 1
     root, count = np.sqrt(data.weight)[:, None], 0
     for j in range(len(graph)):
         kept = np.flatnonzero(graph[:, j].T)  # inputs are [lag source]
@@ -318,7 +318,7 @@ def _opposed(screened: Screened) -> int:
         found = np.linalg.lstsq(root * columns, root[:, 0] * data.outputs[:, j], rcond=1e-9)[0]
         slopes.flat[kept] = found[1:]
         slopes[:, j] = 0
-        count += int((slopes[1:] * slopes[:-1] < 0)[neighbours].sum())
+        count += int((slopes[1:] * slopes[:-1] < 0).sum())
     return count
 
 
