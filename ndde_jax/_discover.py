@@ -21,7 +21,7 @@ from ._spoken import amount, listed
 from ._store import Stages
 from ._types import Checked, RealScalarLike, to_jax
 from .assess._assess import later_of
-from .assess._passed_on import passed_on
+from .assess._passed_on import passed_on_p_values
 from .fit._prices import as_price
 from .measure._delays import candidate_lags, delays_of, of_either_reading, whole_lags
 from .measure._events import read_events, travel_times
@@ -265,7 +265,7 @@ def _at_chosen_lags(
     for number in range(LONGER):
         if found.events or found.length is not None:
             break
-        late = later_of(found.windows, found.given, found.model).lag
+        late = later_of(found.windows, found.graph | found.passed_on, found.model).lag
         if late.max() < 0:
             break
         used = np.asarray(lags)[found.graph.any(axis=(0, 1))]
@@ -663,8 +663,8 @@ def _of_own_links(
     """Return the measure of a map without the links that other variables pass on within a sampling
     interval.
     """
-    found = passed_on(windows, measured.graph, measured.model, undecided=undecided)
-    edges = np.isfinite(found)
+    p = passed_on_p_values(windows, measured.graph, measured.model, undecided=undecided)
+    edges = np.isfinite(p)
     if not edges.any():
         return measured
     pairs = [f"{names[i]} → {names[j]}" for i, j in np.argwhere(edges.any(axis=2))]

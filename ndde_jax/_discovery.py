@@ -17,7 +17,7 @@ from ._report import Report, few_lines, report_data
 from ._store import concretely, held, read, write
 from ._types import Checked
 from .assess._assess import ErrorRates, Relations, error_rates, relations
-from .assess._passed_on import passed_on
+from .assess._passed_on import passed_on_p_values
 from .assess._reasons import reasons
 from .check._finding import SAMPLES, Finding, findings_of
 from .check._graph_rules import evidence_of
@@ -163,25 +163,28 @@ class Discovery(
         return tuple(lag + self.windows.step for lag in self.lags)
 
     @property
-    def given(self) -> np.ndarray:
-        """The inputs that other candidates are tested beside, bool `[source target lag]`: those of
-        `graph`, and of a map all that its drift `reads`.
+    def passed_on(self) -> np.ndarray:
+        """The inputs of a map that are no edges, bool `[source target lag]`: they foretell their
+        target because another variable passes them on within a sampling interval. The drift `reads`
+        them, and other candidates are tested beside them.
         """
-        return self.graph if self.moves_between_samples else self.reads
+        return self.reads & ~self.graph & (not self.moves_between_samples)
 
     @functools.cached_property
     def _error_rates(self) -> ErrorRates:
-        found, passed = error_rates(self.windows, self.given), self.given & ~self.graph
-        if passed.any():
+        given, passed_on = self.graph | self.passed_on, self.passed_on
+        found = error_rates(self.windows, given)
+        if passed_on.any():
             undecided = self.reading == "undecided"
-            beside = passed_on(self.windows, self.given, self.model, undecided=undecided)
-            found = ErrorRates(np.where(passed, np.fmax(found.p, beside), found.p))
+            beside = passed_on_p_values(self.windows, given, self.model, undecided=undecided)
+            found = ErrorRates(np.where(passed_on, np.fmax(found.p, beside), found.p))
         return found
 
     @functools.cached_property
     def _relations(self) -> Relations:
         undecided = self.reading == "undecided"
-        found = relations(self.windows, self.given, self.model, undecided=undecided)
+        given = self.graph | self.passed_on
+        found = relations(self.windows, given, self.model, undecided=undecided)
         found = found.of_links(self.graph.any(axis=2))
         found = found.of_held(treated_columns(self.samples, HELD))
         found = found.of_inputs(np.isin(np.asarray(self.names), self.inputs))
@@ -286,7 +289,7 @@ class Discovery(
         prior = self.windows.prior
         allowed, required = np.asarray(prior.allowed), np.asarray(prior.required)
         found = self.graph, self.scores, self.lower, price, allowed, required, self.lags
-        return reasons(*found, passed_on=self.given & ~self.graph, events=self.events)
+        return reasons(*found, passed_on=self.passed_on, events=self.events)
 
     @functools.cached_property
     def verdict(self) -> Verdict:

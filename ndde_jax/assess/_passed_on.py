@@ -9,6 +9,7 @@ from .._checks import check_concrete
 from .._types import KnownGraph, KnownScores
 from ..models._model import AbstractDelayModel
 from ..windows._windows import Windows
+from ._assess import FEWEST
 from ._relations import at_once, partial_correlations, residuals, static_targets
 from ._score import (
     ROWS,
@@ -29,11 +30,9 @@ from ._score import (
 LEVEL, MOST = 0.01, 3
 # Share of the partial correlation of a pair from which on those of both with a third count as much.
 SHARED = 0.5
-# Rows below which nothing is tested.
-FEWEST = 40
 
 
-def passed_on(
+def passed_on_p_values(
     windows: Windows,
     graph: KnownGraph,
     model: AbstractDelayModel | None = None,
@@ -60,7 +59,7 @@ def passed_on(
     - `model`, `undecided`: as of [`relations`][ndde_jax.assess.relations]. Links into a target that
         polynomials describe much worse than the model are not asked.
     """
-    check_concrete("passed_on", (windows, graph), "Call it outside jit.")
+    check_concrete("passed_on_p_values", (windows, graph), "Call it outside jit.")
     rows, graph = rows_of(windows), np.array(graph)
     p = np.full(graph.shape, np.nan)
     if len(rows.rates) < FEWEST or 0 not in rows.lags:

@@ -97,7 +97,7 @@ class GraphEvidence:
     - `samples`: where the windows come from; None if only these are known.
     - `alone`: strengths of the edges as the paper defines them; None where they were not measured.
     - `passed_on`: pairs of a map between which another variable passes on within a sampling
-        interval what foretells the target; None of a drift alone.
+        interval what foretells the target; None where these were not looked for.
     """
 
     names: tuple[str, ...]
@@ -326,6 +326,7 @@ def evidence_of(found: Any) -> GraphEvidence:
     """Return what rules read of a [`Discovery`][ndde_jax.Discovery]."""
     same = ("names", "inputs", "windows", "model", "strengths", "graph", "delays")
     same += ("delay_intervals", "events", "time_unit", "samples", "scores", "lower")
+    looked_for = found.length is None and 0 in found.lags and not found.moves_between_samples
     return GraphEvidence(
         **{name: getattr(found, name) for name in same},
         reads=found.reads if found.moves_between_samples else found.graph,
@@ -333,7 +334,7 @@ def evidence_of(found: Any) -> GraphEvidence:
         flow=found.moves_between_samples,
         relations=found._relations,
         whole=found.reading == "map" and not found.events,
-        passed_on=(found.given & ~found.graph).any(axis=2),
+        passed_on=found.passed_on.any(axis=2) if looked_for else None,
     )
 
 
@@ -802,8 +803,8 @@ def _at_once(e: GraphEvidence) -> Iterator[Hit]:
         # What drives one of the pair, itself included, is found to drive the other.
         passed_on = (e.pairs | np.eye(len(e.names), dtype=bool)) @ related
         share = float((e.pairs & passed_on).sum() / max(e.pairs.sum(), 1))
-        # Links of a map that are passed on were looked for, and left out.
-        grave = share > TOO_MANY and e.flow
+        # Where links that are passed on were looked for, they are left out.
+        grave = share > TOO_MANY and e.passed_on is None
         weight = NOTE if not touched.any() else PROBLEM if grave else RESERVATION
         words = {
             "are": "are related",

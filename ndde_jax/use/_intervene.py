@@ -374,7 +374,7 @@ def _notes(found, ensemble, acted, touched, change, when, baseline, changed) -> 
             f"in {after[i]:.0%} of the times and paths ({before[i]:.0%} without the "
             "change): there the drift is an extrapolation."
         )
-    passed_on = np.argwhere((found.given & ~found.graph).any(axis=2))
+    passed_on = np.argwhere(found.passed_on.any(axis=2))
     if len(passed_on):
         links = listed([f"{names[i]} -> {names[j]}" for i, j in passed_on])
         notes.append(
