@@ -6,7 +6,7 @@ from jaxtyping import ArrayLike, Bool, Float, Int
 
 from .._checks import check_concrete, check_graph, check_positive, check_real_array
 from .._types import Checked, KnownGraph, KnownScores, RealScalarLike
-from ..regression._terms import FLOOR, find_terms, fit_terms
+from ..regression._terms import FLOOR, fit_terms
 from ..samples._reading import read_samples
 from ..samples._samples import Samples
 from ..samples._trajectories import read_lags
@@ -323,10 +323,8 @@ def lags_not_excluded(
         own = graph[:, target]
         # In windows that have all lags that are compared.
         every = np.broadcast_to(own.any(axis=1), own.T.shape)
-        design = screened.design_for(target, every.reshape(-1))
-        y, _ = design.standardised(data.outputs[:, target])
-        mask = own.T.reshape(-1)
-        terms = find_terms(design, y, mask, mask)
+        fit = screened.fit(target, every.reshape(-1)).on(own.T.reshape(-1))
+        design, y, terms = fit.design, fit.y, fit.terms
         for source, place in np.argwhere(asked[:, target]):
             source, place = int(source), int(place)
             if lags[place] == 0 and source == target:

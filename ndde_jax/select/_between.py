@@ -399,13 +399,12 @@ class Refiner:
         # To the further of its neighbours; a sample where there are none.
         self.gap = np.repeat(np.nan_to_num(np.fmax(gaps[:-1], gaps[1:]), nan=1.0), data.dim)
 
-    def __call__(self, j: int, mask: KnownMask) -> Refined | None:
-        """Return the refined target `j`, of which splines chose a mask; None if it needs no such
-        delay.
+    def __call__(self, j: int, mask: KnownMask, cost: float) -> Refined | None:
+        """Return the refined target `j`, of which splines chose a mask that costs so much; None if
+        it needs no such delay.
         """
         output = self.data.outputs[:, j]
-        y, _ = self.design.standardised(output)
-        steps, found = self.asks(j, mask, best_fit(self.design, y, mask).criterion()), None
+        steps, found = self.asks(j, mask, cost), None
         while True:
             try:
                 at = steps.send(found)

@@ -343,7 +343,7 @@ def _on_windows(
         data = data.allowing(~np.stack([own.second_lags(sizes) for own in plain]))
     refiners = screened.refiners(data, plain) if between else []
     if refiners:
-        refined = [refiners[j](j, own.mask) for j, own in enumerate(plain)]
+        refined = [refiners[j](j, own.mask, own.criterion()) for j, own in enumerate(plain)]
     fits = [
         own if found is None else own.on(found.mask, found.design)
         for own, found in zip(plain, refined, strict=True)

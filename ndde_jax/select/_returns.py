@@ -39,9 +39,11 @@ def calmed(screened: Screened) -> Screened:
     """
     if screened.readings is None or screened.data.refused or screened.data.partial is not None:
         return screened
+    if _last(screened.windows):
+        return screened
     graph = flat_inputs(np.asarray(screened.found.graph))
     fits = [screened.fit(j, mask) for j, mask in enumerate(graph)]
-    if not _are_news(screened.windows, fits):
+    if not _mostly_news(screened.windows, fits):
         return screened
     weight, used = screened.data.weight, screened.data.weight > 0
     variance = changing_variance(np.stack([_left_out(own)[used] for own in fits], axis=1)[None])
@@ -68,11 +70,15 @@ def _spread_of_steps(windows: Windows) -> Float[np.ndarray, " variable"]:
     return (rate_scale * float(windows.dt) / np.where(scale > 0, scale, 1)) ** 2
 
 
-def _are_news(windows: Windows, fits: list[TargetFit]) -> bool:
-    """Return whether variables hardly last from sample to sample, and most of them is news."""
+def _last(windows: Windows) -> bool:
+    """Return whether values last from sample to sample."""
+    return bool(np.median(correlation_of_neighbours(windows)) > LASTING)
+
+
+def _mostly_news(windows: Windows, fits: list[TargetFit]) -> bool:
+    """Return whether most of what variables do is news."""
     risk = np.array([float(own.part.risk) for own in fits])
-    lasting = np.median(correlation_of_neighbours(windows))
-    return bool(lasting <= LASTING and np.median(_spread_of_steps(windows) * risk) >= NEWS)
+    return bool(np.median(_spread_of_steps(windows) * risk) >= NEWS)
 
 
 def _left_out(own: TargetFit) -> Float[np.ndarray, " window"]:
@@ -94,7 +100,7 @@ def proxies_among(windows: Windows, fits: list[TargetFit]) -> Bool[np.ndarray, "
     and do not last, as returns of shares.
     """
     nothing, count = np.zeros((len(fits), len(fits[0].mask)), bool), len(fits) // PER_FACTOR
-    if count == 0 or not _are_news(windows, fits):
+    if count == 0 or _last(windows) or not _mostly_news(windows, fits):
         return nothing
     left = np.stack([own.part.residual for own in fits])
     size = np.sqrt((left**2).sum(axis=1))

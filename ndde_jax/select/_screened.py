@@ -172,4 +172,11 @@ class Screened:
     def fit(self, j: int, inputs: KnownMask, summed: Rate | None = None) -> TargetFit:
         """Return the fit of a target on some inputs, in the windows that count for these."""
         data = self.data.of_target(j, inputs)
-        return TargetFit(self.design_for(j, inputs), data, j, inputs, summed)
+        counting = b"" if data.partial is None else np.asarray(inputs).tobytes()
+        known = self._terms.setdefault((j, counting), {})
+        return TargetFit(self.design_for(j, inputs), data, j, inputs, summed, known)
+
+    @functools.cached_property
+    def _terms(self) -> dict[tuple[int, bytes], dict[bytes, Terms]]:
+        """The best terms by inputs, for each target and the inputs whose windows count for it."""
+        return {}

@@ -9,14 +9,12 @@ import numpy as np
 
 from .._axes import from_graph_axes
 from .._checks import check_concrete, check_windows
-from .._types import Checked, Graph, to_jax
+from .._types import Checked, Graph, KnownMask, to_jax
 from ..fit._refit import checked_graph
 from ..models._model import NeuralDDE
 from ..models._networks import MaskedDrift
 from ..models._splines import SplineDrift, pairs_of
-from ..regression._design import Rate
 from ..regression._features import WIDTH, spline_terms
-from ..regression._terms import best_fit
 from ..windows._windows import Windows
 from ._screened import Screened
 from ._target_fit import Coefficients
@@ -79,7 +77,7 @@ def spline_drift(screened: Screened, mask, networks=None) -> SplineDrift:
     open_to_splines = mask & np.array([network is None for network in networks])[:, None]
     n_slots = _padded(int(open_to_splines.sum(axis=1).max()), mask.shape[1])
     rows = [
-        _target(screened.rate(j, mask[j]), np.flatnonzero(open_to_splines[j]), n_slots)
+        _target(screened, j, open_to_splines[j], n_slots)
         if networks[j] is None
         else (np.zeros(n_slots, int), 0.0, *_nothing(n_slots))
         for j in range(data.dim)
@@ -136,17 +134,17 @@ def _padded(needed: int, n_inputs: int) -> int:
     return max(min(-(-needed // 4) * 4, n_inputs), 1)
 
 
-def _target(rate: Rate, inputs, n_slots: int):
+def _target(screened: Screened, j: int, mask: KnownMask, n_slots: int):
     """Return the index, constant and coefficients of one target, in the terms of `SplineDrift`."""
+    rate, inputs = screened.rate(j, mask), np.flatnonzero(mask)
     design, output, mean = rate
-    y, size = design.standardised(output)
+    _, size = design.standardised(output)
     index = np.zeros(n_slots, int)
     splines, products = _nothing(n_slots)
     if len(inputs):
         index[: len(inputs)] = inputs
         index[len(inputs) :] = inputs[0]
-        mask = np.isin(np.arange(design.n_inputs), inputs)
-        fit = best_fit(design, y, mask)
+        fit = screened.fit(j, mask, None if screened.summed is None else rate).fit
         every, pairs, paired = Coefficients.of(design, fit)
         splines[: len(inputs)] = size * every[inputs]
         means = design.products(pairs)[1]

@@ -11,7 +11,7 @@ from jaxtyping import Float, Int
 from .._types import KnownMask
 from ..regression._design import Design, Rate
 from ..regression._features import spline_terms
-from ..regression._terms import Fit, best_fit, outside_gains
+from ..regression._terms import Fit, Terms, best_fit, find_terms, fit_terms, outside_gains
 from ..windows._flat import KnownData
 
 # Blocks that are left out in turn.
@@ -25,10 +25,20 @@ class TargetFit:
     - `summed`: the rate by the sums of a record that does not fit into memory, of which the windows
         are a part. The fit is by these; what no sums tell is told of the part: held-out errors,
         errors from stretch to stretch, and what is left.
+    - `known`: the best terms by inputs, which all fits of one target and design share.
     """
 
-    def __init__(self, design: Design, data: KnownData, j: int, mask, summed: Rate | None = None):
+    def __init__(
+        self,
+        design: Design,
+        data: KnownData,
+        j: int,
+        mask,
+        summed: Rate | None = None,
+        known: dict[bytes, Terms] | None = None,
+    ):
         self.data, self.target, self.summed = data, j, summed
+        self.known = {} if known is None else known
         self.mask, self.inputs = np.asarray(mask), np.flatnonzero(mask)
         self.design, self.root = design, design.root
         self.whole = design if summed is None else summed.design
@@ -41,12 +51,23 @@ class TargetFit:
         """Return the fit of the same target on other inputs, or of another design."""
         if design is None and (mask == self.mask).all():
             return self
+        known = self.known if design is None else None
         design = self.design if design is None else design
-        return TargetFit(design, self.data, self.target, mask, self.summed)
+        return TargetFit(design, self.data, self.target, mask, self.summed, known)
 
     def of_windows(self) -> "TargetFit":
         """Return the fit of windows that are in memory."""
-        return TargetFit(self.design, self.data, self.target, self.mask) if self.summed else self
+        if self.summed is None:
+            return self
+        return TargetFit(self.design, self.data, self.target, self.mask, known=self.known)
+
+    @functools.cached_property
+    def terms(self) -> Terms:
+        """The best terms with all inputs, in the windows that are in memory."""
+        key = self.mask.tobytes()
+        if key not in self.known:
+            self.known[key] = find_terms(self.design, self.y, self.mask, self.mask)
+        return self.known[key]
 
     @functools.cached_property
     def fit(self) -> Fit:
@@ -59,7 +80,7 @@ class TargetFit:
     @functools.cached_property
     def part(self) -> Fit:
         """The least squares fit with all inputs, in the windows that are in memory."""
-        return best_fit(self.design, self.y, self.mask)
+        return fit_terms(self.design, self.y, self.terms)
 
     @property
     def linear(self) -> bool:

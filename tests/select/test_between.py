@@ -335,7 +335,7 @@ def test_a_search_that_is_no_better_is_not_taken(monkeypatch):
         monkeypatch.setattr(own, "_settled", counted)
         monkeypatch.setattr(own, "searched", told)
         calls.clear()
-        found = own(1, BOTH)
+        found = own(1, BOTH, base)
         return None if found is None else int(found.shortlist[0])
 
     assert scripted([5.0, 5.0]) is None and calls == [1, 2]
