@@ -19,6 +19,7 @@ are worth: there the comparison is made again with every window weighed by the i
 its neighbourhood, and its evidence shrunk to what its own scatter bears out.
 """
 
+import functools
 from typing import NamedTuple
 
 import numpy as np
@@ -27,7 +28,7 @@ from jaxtyping import Bool, Float, Int
 from .._types import KnownGraph
 from ._distributed import distributed_lags
 from ._features import WIDTH, Between, knots_of, spline_terms
-from ._search import FLOOR, LINE, OUT, PROGRESS, Problem, Selection, best_of, search_known
+from ._search import FLOOR, LINE, OUT, PROGRESS, Problem, Selection, best_of, search_from
 from ._sums import sums_of, with_changed
 
 # Nats within which two readings are equally likely: 20 to 1.
@@ -170,8 +171,12 @@ class _Regression:
         self.center = weight @ rates / weight.sum()
         self.sums = sums_of(self.columns, rates, weight)
 
+    @functools.cached_property
     def problem(self) -> Problem:
-        """Return the problem of these columns."""
+        """The problem of these columns."""
+        return self._problem()
+
+    def _problem(self) -> Problem:
         return Problem.of(self.sums, WIDTH, n=self.n)._replace(
             choices=np.asarray(self.choices, float),
             allowed=self.allowed,
@@ -184,10 +189,10 @@ class _Regression:
 
         - `means`: whether means are candidates.
         """
-        problem = self.problem()
+        problem = self.problem
         if not means:
             problem = problem._replace(allowed=self.allowed & ~self.means[None])
-        return [search_known(problem, start, least=self.room) for start in starts]
+        return search_from(problem, starts, least=self.room)
 
     def refit(self, found: Selection, at) -> _Fit:
         """Return the same choice refitted on the present columns, with its predictions from columns
@@ -257,10 +262,11 @@ class _Flow(_Regression):
             moving[len(columns) + number, :, 0] = not set(part).isdisjoint(self.short)
         self.moving = moving.reshape(-1)
 
+    @property
     def problem(self) -> Problem:
-        """Return the problem of these columns, of which some follow the end of the step."""
+        """The problem of these columns, of which some follow the end of the step."""
         self.sums = with_changed(self.sums, self.columns, self.rates, self.weight, self.moving)
-        return super().problem()
+        return self._problem()
 
     def _mean(self, delay: float, end):
         lag = int(delay)

@@ -357,8 +357,8 @@ class _Fit(eqx.Module):
     - `left`, `rest`: what is left of the inner products of all columns with the target, and of
         those within their group, given the columns in use.
     - `root`, `back`: a factor of the block of the inverse of each member, and the inverse of the
-        factor of all; `forward`: what the latter makes of the columns of all groups and, last, of
-        the target.
+        factor of all; `columns`, `target`: what the latter makes of the columns of all groups, and
+        of the target.
     """
 
     rss: Float[Array, ""]
@@ -367,18 +367,20 @@ class _Fit(eqx.Module):
     rest: Float[Array, "group width width"]
     root: Float[Array, "slot width width"]
     back: Float[Array, "slot width column"]
-    forward: Float[Array, "column value"]
+    columns: Float[Array, "group width column"]
+    target: Float[Array, "column"]
 
     def without(self, slot: Int[Array, ""]) -> tuple[Any, Any, Any]:
         """Return the residual sum of squares without the member in a slot, `left` and `rest`: what
         its columns explained is left of all others.
         """
         own = jax.lax.linalg.triangular_solve(
-            _at(self.root, slot), _at(self.back, slot) @ self.forward, left_side=True, lower=True
+            _at(self.root, slot), _at(self.back, slot), left_side=True, lower=True
         )
-        own, lost = own[:, :-1].reshape(-1, *self.left.shape), own[:, -1]
-        rest = self.rest + jnp.einsum("afi,afj->fij", own, own)
-        left = self.left + jnp.einsum("afi,a->fi", own, lost)
+        columns, lost = own @ self.columns, own @ self.target
+        columns = columns.reshape(-1, *self.left.shape)
+        rest = self.rest + jnp.einsum("afi,afj->fij", columns, columns)
+        left = self.left + jnp.einsum("afi,a->fi", columns, lost)
         return self.rss + jnp.sum(lost**2), left, rest
 
 
@@ -418,26 +420,27 @@ def _fit(problem: Problem, cross, power, slot, levels) -> _Fit:
     inner = jnp.where(on[None], inner.reshape(size, size), 0)
     inner = inner + jnp.diag(jnp.where(on, ridge, 1).astype(inner.dtype))
     c = jnp.where(on, _at(cross, slot).reshape(-1), 0)
-    right = jnp.concatenate([outer, c[:, None], jnp.eye(size, dtype=c.dtype)], axis=1)
     root = jnp.linalg.cholesky(inner, symmetrize_input=False)
-    z = jax.lax.linalg.triangular_solve(root, right, left_side=True, lower=True)
-    forward, back = z[:, : n_groups * width + 1], z[:, n_groups * width + 1 :]
-    zx, zc = forward[:, :-1], forward[:, -1]
+    # One product with the inverse of a small factor: to solve for every column takes thrice as
+    # long.
+    eye = jnp.eye(size, dtype=c.dtype)
+    back = jax.lax.linalg.triangular_solve(root, eye, left_side=True, lower=True)
+    columns, target = back @ outer, back @ c
 
     # Outside: what is left of every column.
     each = np.arange(n_groups)
     own = gram[each, :, each, :] + ridge * np.eye(width, dtype=c.dtype)[None]
-    zg = zx.reshape(size, n_groups, width)
-    rest = own - jnp.einsum("kfi,kfj->fij", zg, zg)
-    left = cross - (zc @ zx).reshape(n_groups, width)
+    each_group = columns.reshape(size, n_groups, width)
+    rest = own - jnp.einsum("kfi,kfj->fij", each_group, each_group)
+    left = cross - (target @ columns).reshape(n_groups, width)
     # Inside: a block of the inverse tells what its columns explain given the others; the straight
     # line last, so that what comes before it is the bend.
     back = back.T.reshape(most, width, size)[:, ::-1]
     block = jnp.linalg.cholesky(jnp.einsum("aik,ajk->aij", back, back), symmetrize_input=False)
-    lost = (back @ zc)[..., None]
+    lost = (back @ target)[..., None]
     lost = jax.lax.linalg.triangular_solve(block, lost, left_side=True, lower=True)[..., 0] ** 2
     rise = jnp.stack([jnp.sum(lost[:, :-1], axis=1), jnp.sum(lost, axis=1)])
-    return _Fit(power - zc @ zc, rise, left, rest, block, back, forward)
+    return _Fit(power - target @ target, rise, left, rest, block, back, columns, target)
 
 
 def _gains(free, left, rest):
@@ -713,6 +716,23 @@ def padded(spare: int, values: Any, *axes: int) -> np.ndarray:
     return out
 
 
+# Bytes to which XLA wants numbers aligned that it reads where they are; others are copied, which
+# takes as long as several moves.
+ALIGNED = 64
+
+
+def _in_place(spare: int, gram: Any) -> np.ndarray:
+    """Return inner products of groups with room for so many more, where XLA need not copy them."""
+    n_groups, width = gram.shape[:2]
+    shape = (n_groups + spare, width) * 2
+    size = math.prod(shape) * np.dtype(float).itemsize
+    raw = np.zeros(size + ALIGNED, np.uint8)
+    first = -raw.ctypes.data % ALIGNED
+    out = raw[first : first + size].view(float).reshape(shape)
+    out[:n_groups, :, :n_groups] = gram
+    return out
+
+
 def search_known(
     problem: Problem,
     start: Int[np.ndarray, "target group"] | None = None,
@@ -734,7 +754,7 @@ def search_known(
     level = np.zeros((n_targets, n_groups), np.int32) if start is None else start
     level = whole(level, 1).astype(np.int32)
     shared = Problem(
-        gram=whole(np.asarray(problem.gram, float), 0, 2),
+        gram=_in_place(room - n_groups, problem.gram),
         cross=whole(np.asarray(problem.cross, float), 1),
         power=np.asarray(problem.power, float),
         present=whole(problem.present, 0),
@@ -761,6 +781,24 @@ def search_known(
                 _search_rows(shared, found, some[first : first + TARGETS], own_most)
             left = left[(found.level[left] > OUT).sum(1) >= own_most]
     return found._replace(level=found.level[:, :n_groups], change=found.change[:, :n_groups])
+
+
+def search_from(
+    problem: Problem,
+    starts: Sequence[Int[np.ndarray, "target group"] | None],
+    most: int = MOST,
+    *,
+    least: int = SMALLEST,
+) -> list[Selection]:
+    """Return the results of [`search_known`][ndde_jax.regression.search_known] from several starts;
+    None starts from no group.
+    """
+    n_targets = len(problem.allowed)
+    nothing = np.zeros(problem.allowed.shape, np.int32)
+    levels = [nothing if start is None else start for start in starts]
+    every = problem.of_targets(np.tile(np.arange(n_targets), len(starts)))
+    found = search_known(every, np.concatenate(levels), most, least=least)
+    return [found.of_targets(np.arange(n_targets) + k * n_targets) for k in range(len(starts))]
 
 
 def search_roomy(problem: Problem, start: Int[np.ndarray, " group"], most: int) -> Selection:

@@ -35,6 +35,7 @@ from ._search import (
     log_choices,
     ridge_of,
     search,
+    search_from,
     search_known,
     search_roomy,
 )
@@ -486,7 +487,7 @@ def _sums(splines: Problem, most: int) -> tuple[Selection, Selection]:
     gram, each = lines.gram[:, 0, :, 0], zip(lines.cross[:, :, 0], lines.allowed, strict=True)
     pairs = np.stack([best_pair_of_lines(gram, cross, allowed) for cross, allowed in each])
     starts = (None, pairs, many.level)
-    linear = best_of([search_known(lines, start, most) for start in starts])
+    linear = best_of(search_from(lines, starts, most))
     bent = search_known(splines, None, most)
     again = np.flatnonzero(((linear.level > OUT) & (bent.level == OUT)).any(axis=1))
     if len(again):
@@ -508,7 +509,7 @@ def find_sums(design: Design, outputs: Any, allowed: Any, required: Any) -> list
     """
     problem = _problem_of_sums(design, outputs, allowed, required, design.n_inputs)
     most = _most(required.sum(1).max(initial=0)[None])
-    found = best_of([search_known(problem, start, most) for start in (None, best_pairs(problem))])
+    found = best_of(search_from(problem, (None, best_pairs(problem)), most))
     nothing = Terms.none(design.n_inputs, np)
     return [nothing._replace(level=level) for level in found.level]
 
