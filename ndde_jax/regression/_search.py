@@ -367,7 +367,7 @@ class _Fit(eqx.Module):
     rest: Float[Array, "group width width"]
     root: Float[Array, "slot width width"]
     back: Float[Array, "slot width column"]
-    columns: Float[Array, "group width column"]
+    columns: Float[Array, "column value"]
     target: Float[Array, "column"]
 
     def without(self, slot: Int[Array, ""]) -> tuple[Any, Any, Any]:

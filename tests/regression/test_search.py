@@ -18,6 +18,7 @@ from ndde_jax.regression._search import (
     columns_price,
     eliminated,
     known_options,
+    search_from,
 )
 
 WIDTH = 3
@@ -210,6 +211,16 @@ def test_many_targets_are_searched_as_one_after_the_other():
         one = search_known(whole._replace(**own))
         np.testing.assert_array_equal(one.level[0], found.level[j])
         np.testing.assert_allclose(one.change[0], found.change[j], rtol=1e-9)
+
+
+def test_several_starts_are_searched_as_one_after_the_other():
+    whole = problem(*record(5, groups=6, targets=3))
+    starts = (None, np.full((3, 6), 2, np.int32), best_pairs(whole))
+    every = search_from(whole, starts)
+    assert len(every) == 3
+    for start, found in zip(starts, every, strict=True):
+        one = search_known(whole, start)
+        assert all(map(np.array_equal, one, found))
 
 
 def test_the_best_pair_is_that_of_all_pairs():
