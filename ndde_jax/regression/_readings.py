@@ -10,6 +10,10 @@ map whose sources act over several lags, as in a vector autoregression of some o
 each of them and look like a flow. So both readings may also have the mean over three neighbouring
 lags or delays, at half the price of as many columns.
 
+Where links of a map work within the sample, what drives their source drives their target as well,
+and the end of a flow's step says all of that in one column. So a map whose rates are related beside
+what it explains may have the ends of the steps that it foretells, too.
+
 Where neighbours tell every sample, hardly any noise is left, and what both readings leave is error
 of interpolation and of features, on which a flow has no hold. There a flow may leave up to ten
 times what a map leaves: a map, free to leap, would have no reason to move so smoothly.
@@ -200,9 +204,7 @@ class _Regression:
         """
         says, risk = np.zeros_like(self.rates), found.risk.copy()
         for j, level in enumerate(found.level):
-            line = np.flatnonzero(level > OUT) * WIDTH
-            bend = (np.flatnonzero(level > LINE)[:, None] * WIDTH + np.arange(1, WIDTH)).ravel()
-            used = np.concatenate([line, bend])
+            used = _used(level)
             x, y = self.columns[:, used], self.root[:, 0] * (self.rates[:, j] - self.center[j])
             mean = self.weight @ x / self.weight.sum()
             x = self.root * (x - mean)
@@ -240,6 +242,13 @@ class _Regression:
     def left(self, found: Selection) -> Float[np.ndarray, "window target"]:
         """Return what a choice leaves of the rates, times the root of the weight of a window."""
         return self.root * (self.rates - self.refit(found, self.columns).says)
+
+
+def _used(level: Int[np.ndarray, " input"]) -> Int[np.ndarray, " column"]:
+    """Return the columns of inputs at some levels."""
+    line = np.flatnonzero(level > OUT) * WIDTH
+    bend = (np.flatnonzero(level > LINE)[:, None] * WIDTH + np.arange(1, WIDTH)).ravel()
+    return np.concatenate([line, bend])
 
 
 class _Flow(_Regression):
@@ -640,6 +649,8 @@ class _Compared(NamedTuple):
         as_flow.end_at(best.says)
         left = np.stack([as_map.left(of_map), as_flow.left(best.found)])
         costs = of_map.cost, best.found.cost
+        if not steps.measured and of_map.cost.sum() > best.total() - 2 * CLEARLY:
+            costs = _with_ends(as_map, of_map, left[0], steps), costs[1]
         if steps.measured:
             of_either = candidates.graph_of(of_map.level) | candidates.graph_of(from_flow)
             counting = _counting(steps.measured, of_either, lags)
@@ -657,6 +668,45 @@ class _Compared(NamedTuple):
         believed = np.sum(apart**2 / size)
         there = np.sum((apart * middle / size).sum(axis=1) ** 2)
         return float(min(believed / there, 1.0)) if there > 0 else 1.0
+
+
+# Correlation of what a map leaves of two rates from which on one may drive the other within the
+# sample, and standard errors beyond which it is not there by chance.
+AT_ONCE, AT_ONCE_BEYOND = 0.15, 4.0
+
+
+def _with_ends(
+    as_map: _Regression,
+    found: Selection,
+    left: Float[np.ndarray, "window target"],
+    steps: _Steps,
+) -> Float[np.ndarray, " target"]:
+    """Return the cost of a map of which some links may work within the sample, where what it leaves
+    of two rates is related.
+
+    What drives a source then drives its targets, too. One column, the end of the source's step as
+    the map foretells it, says what the map needs several others for, and a flow has that column.
+    """
+    n, dim = left.shape
+    shared = np.corrcoef(left, rowvar=False)
+    related = np.abs(shared) > max(AT_ONCE, AT_ONCE_BEYOND / np.sqrt(n))
+    related &= ~np.eye(dim, dtype=bool)
+    related &= as_map.allowed[:, : -as_map.means.sum() or None].reshape(dim, -1, dim).any(axis=1)
+    if not related.any():
+        return found.cost
+    ends = spline_terms(steps.now + as_map.refit(found, as_map.columns).says, steps.knots)
+    more = _Regression(
+        np.concatenate([ends, as_map.columns.reshape(n, -1, WIDTH)], axis=1),
+        as_map.rates,
+        as_map.weight,
+        as_map.choices,
+        np.concatenate([related, as_map.allowed], axis=1),
+        np.concatenate([related & False, as_map.required], axis=1),
+        int(as_map.means.sum()),
+        as_map.room,
+    )
+    start = np.concatenate([np.zeros((dim, dim), np.int32), found.level], axis=1)
+    return np.minimum(found.cost, best_of(more.search(None, start)).cost)
 
 
 def _counting(

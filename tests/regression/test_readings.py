@@ -247,6 +247,23 @@ def test_sources_that_act_over_several_lags_are_of_a_map(seed):
     assert read(spread_autoregression(seed), range(6)).name == "map"
 
 
+def with_links_at_once(seed, n=1000):
+    """A map: x3 drives x0 three samples later, x0 drives x1 and x1 drives x2 within the sample."""
+    rng = np.random.default_rng(seed)
+    own, x, noise = rng.uniform(0.3, 0.8, 4), np.zeros((n, 4)), rng.normal(size=(n, 4))
+    for t in range(3, n):
+        x[t] = own * x[t - 1] + noise[t]
+        x[t, 0] += 0.6 * x[t - 3, 3]
+        x[t, 1] += 0.6 * x[t, 0]
+        x[t, 2] += 0.6 * x[t, 1]
+    return x
+
+
+@pytest.mark.parametrize("seed", [4, 7, 14])
+def test_links_within_a_sample_make_no_flow_of_a_map(seed):
+    assert read(with_links_at_once(seed), range(6)).name == "map"
+
+
 def loud(seed, n=800):
     """A map whose noise has a variance that wanders, and the logarithm of that."""
     rng, h, x = np.random.default_rng(seed), np.zeros(n), np.zeros((n, 2))
