@@ -111,6 +111,10 @@ KINDS: dict[str, Kind] = {
     "links at once": Kind(
         _of(_MAP, at_once=0.6, strength=(0.2, 0.5)), "simultaneous", names=("links at once",)
     ),
+    "shared noise of a map": Kind(_of(_MAP, shared=0.4), "simultaneous", names=("links at once",)),
+    "shared noise of a flow": Kind(
+        _of(_FLOW, shared=0.4), "simultaneous", names=("links at once",)
+    ),
     "means of a map": Kind(_of(_MAP, _means(4), n=4000), "aggregated", False, _COARSE),
     "means of a flow": Kind(_of(_FLOW, _means(3), n=3000), "aggregated", False, _COARSE),
     "coarse flow": Kind(_of(_FLOW, _every(4), n=4000), "aggregated", False, _COARSE),

@@ -67,6 +67,14 @@ NOISES = {
 }
 
 
+def _drawn_noise(name, rng, shape, shared):
+    """Return noise, of which a share of the variance is the same for all variables of a record."""
+    noise = NOISES[name](rng, shape)
+    if not shared:
+        return noise
+    return np.sqrt(1 - shared) * noise + np.sqrt(shared) * NOISES[name](rng, (*shape[:2], 1))
+
+
 def independent(records, *, n=1000, dim=2, memory=0.5, noise="gaussian", seed=0) -> Batch:
     """Return autoregressions that know nothing of each other."""
     rng = np.random.default_rng(seed)
@@ -114,19 +122,20 @@ def _apply(kind, value):
 
 def clean_map(
     records, *, n=1000, dim=4, extra=4, kind="linear", strength=(0.4, 0.7), noise="gaussian",
-    at_once=0.0, drifting=False, seed=0,
+    shared=0.0, at_once=0.0, drifting=False, seed=0,
 ) -> Batch:  # fmt: skip
     """Return maps x[k+1] = a x[k] + links + noise, bounded by a soft limit.
 
-    `at_once`: size of the link of every variable to the next within the sample; `drifting`: links
-    go steadily from their size to its negative.
+    `shared`: share of the variance of the noise that is the same for all variables; `at_once`: size
+    of the link of every variable to the next within the sample; `drifting`: links go steadily from
+    their size to its negative.
     """
     rng = np.random.default_rng(seed)
     source, target, lag = _drawn(rng, records, dim, extra)
     size = rng.uniform(*strength, (records, extra)) * rng.choice([-1, 1], (records, extra))
     a = rng.uniform(0.3, 0.7, (records, dim))
     size = _settled(a, source, target, lag, size)
-    e = NOISES[noise](rng, (n + BEFORE, records, dim))
+    e = _drawn_noise(noise, rng, (n + BEFORE, records, dim), shared)
     x, record = np.zeros_like(e), np.arange(records)
     for k in range(LAGS, len(x) - 1):
         now = a * x[k] + e[k + 1]
@@ -146,9 +155,11 @@ def clean_map(
 
 def clean_flow(
     records, *, n=1000, dim=4, extra=3, kind="linear", strength=(0.3, 0.6), off_grid=False,
-    noise="gaussian", drifting=False, seed=0,
+    noise="gaussian", shared=0.0, drifting=False, seed=0,
 ) -> Batch:  # fmt: skip
-    """Return flows dx = (−g x + links) dt + noise, of delays that are whole samples or not."""
+    """Return flows dx = (−g x + links) dt + noise, of delays that are whole samples or not;
+    `shared` and `drifting` as of `clean_map`.
+    """
     rng = np.random.default_rng(seed)
     source, target, lag = _drawn(rng, records, dim, extra)
     late = lag * INSIDE + (rng.integers(0, INSIDE, lag.shape) if off_grid else 0)
@@ -158,7 +169,7 @@ def clean_flow(
     steps, record = (n + BEFORE // 3) * INSIDE, np.arange(records)
     x = np.zeros((steps, records, dim))
     scale = 0.7 / np.sqrt(INSIDE)
-    e = NOISES[noise](rng, (steps, records, dim)) * scale
+    e = _drawn_noise(noise, rng, (steps, records, dim), shared) * scale
     for k in range(LAGS * INSIDE, steps - 1):
         drift = -g * x[k]
         fade = 1 - 2 * max(k / INSIDE - BEFORE // 3, 0) / n if drifting else 1.0

@@ -803,8 +803,10 @@ def _at_once(e: GraphEvidence) -> Iterator[Hit]:
         # What drives one of the pair, itself included, is found to drive the other.
         passed_on = (e.pairs | np.eye(len(e.names), dtype=bool)) @ related
         share = float((e.pairs & passed_on).sum() / max(e.pairs.sum(), 1))
-        # Where links that are passed on were looked for, they are left out.
-        grave = share > TOO_MANY and e.passed_on is None
+        # Of a map, links that are passed on are left out where they were looked for. A flow
+        # explains what its own links do within a step; what else relates two rates, as noise that
+        # they share, makes no link.
+        grave = share > TOO_MANY and e.passed_on is None and not e.flow
         weight = NOTE if not touched.any() else PROBLEM if grave else RESERVATION
         words = {
             "are": "are related",

@@ -144,8 +144,11 @@ def _target(screened: Screened, j: int, mask: KnownMask, n_slots: int):
     if len(inputs):
         index[: len(inputs)] = inputs
         index[len(inputs) :] = inputs[0]
-        fit = screened.fit(j, mask, None if screened.summed is None else rate).fit
-        every, pairs, paired = Coefficients.of(design, fit)
+        own = screened.fit(j, mask, None if screened.summed is None else rate)
+        if own.whole.matrix.shape != design.matrix.shape:
+            # Inputs of a drift have the same knots for all targets, also where one needs more.
+            own = own.on(mask, design)
+        every, pairs, paired = Coefficients.of(design, own.fit)
         splines[: len(inputs)] = size * every[inputs]
         means = design.products(pairs)[1]
         mean -= size * float((every * design.mean).sum() + paired @ means)

@@ -4,6 +4,7 @@ import dataclasses
 
 import jax
 import jax.numpy as jnp
+import jax.random as jr
 import numpy as np
 import pytest
 from scipy import integrate, stats
@@ -175,6 +176,17 @@ def test_links_within_a_sample_are_at_once():
     # Given the rest, its neighbours' neighbours are not.
     assert np.mean([r.at_once[[0, 1, 0], [2, 3, 3]] for r in found]) < 0.1
     assert np.mean([np.abs(r.correlation[0, 1]) for r in found]) > 0.4
+
+
+def test_noise_that_the_variables_of_a_flow_share_refuses_no_true_links():
+    """A problem before: a link between two variables that are related at once was not believed."""
+    batch = generators.clean_flow(2, shared=0.4, seed=77)
+    for x, links in zip(batch.x, batch.links, strict=True):
+        found = ndde.discover(x, dt=1.0, lags=LAGS, key=jr.key(0))
+        assert found.reading == "flow" and found.at_once.any()
+        assert found.verdict == "with reservations"
+        assert [finding.name for finding in found.verdict.reasons] == ["links at once"]
+        np.testing.assert_array_equal(found.graph, links)
 
 
 def test_shares_of_one_field_relate_all_pairs_at_once():

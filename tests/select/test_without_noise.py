@@ -4,7 +4,6 @@ rate.
 
 import jax.random as jr
 import numpy as np
-import pytest
 
 import ndde_jax as ndde
 
@@ -23,7 +22,6 @@ def heun(drift, x0, delay, step, n, every):
     return x[-n * every :: every]
 
 
-@pytest.mark.slow
 def test_mackey_glass_follows_its_own_delay():
     def drift(x, late):
         return 0.2 * late / (1 + late**10) - 0.1 * x
