@@ -15,6 +15,10 @@ FEWEST = 20
 # How far from its neighbours a spike must lie: in typical distances, and in ranges that the four
 # neighbours span; and how much of its spread a smooth path moves around its neighbours, at most.
 FAR, RANGES, SMOOTH = 10.0, 4.0, 0.6
+# From how many standard deviations on a value is an outlier, and between which ones it is large.
+# The nats by which it must be likelier that outliers are forgotten at once than that they last as
+# large values do: 20 to 1.
+OUTLYING, LARGE, CLEARLY = 6.0, (1.5, 3.0), 3.0
 # What programs write where nothing was measured, beside what all share with 9 in every place.
 CODES = (-99.0, -999.25, -32768.0, 32767.0, -2147483648.0)
 NINES = re.compile(r"-?9{2,}\.?9+")
@@ -189,6 +193,44 @@ def find_spikes(x: Float[np.ndarray, "time dim"]) -> Bool[np.ndarray, "time dim"
             floor = 1e-9 * np.nanmax(np.abs(x[:, j]))
             found[2:-2, j] = there & (distance[:, j] > FAR * typical + floor)
             found[2:-2, j] &= distance[:, j] > RANGES * spread[:, j]
+    return found
+
+
+def find_forgotten(values: Sequence[np.ndarray]) -> list[np.ndarray]:
+    """Return where single values of recordings `[time dim]` are outliers that their variable
+    forgets at once, `[time dim]` each.
+
+    Noise of a system lasts, however large: the next value remembers it, at least as much as it
+    remembers a large usual one. An error of a measurement leaves no trace (Fox, 1972: additive and
+    innovational outliers). So the values after all outliers of a variable decide together. A
+    variable whose values hardly depend on the ones before tells nothing, and is not touched; nor is
+    one that tells of events, that rests at zero or that goes round as an angle does.
+    """
+    found = [np.zeros(x.shape, bool) for x in values]
+    apart = np.full((1, values[0].shape[1]), np.nan)
+    joined = np.concatenate([part for x in values for part in (x, apart)])
+    for j, x in enumerate(joined.T):
+        if np.isfinite(x).sum() < FEWEST or is_event(x) or rests(x) or turn_of(x):
+            continue
+        low, middle, high = np.nanquantile(x, [0.16, 0.5, 0.84])
+        if not high > low:
+            continue
+        z = 2 * (x - middle) / (high - low)
+        far = np.abs(np.nan_to_num(z)) > OUTLYING
+        single = far & ~np.roll(far, 1) & ~np.roll(far, -1)
+        # What comes next, in the direction of each value; the last of a recording has no next one.
+        after = np.sign(z) * np.clip(np.roll(z, -1), -LARGE[1], LARGE[1])
+        usual = (np.abs(z) > LARGE[0]) & (np.abs(z) < LARGE[1]) & np.isfinite(after)
+        outliers = after[single & np.isfinite(after)]
+        if usual.sum() < FEWEST or not len(outliers):
+            continue
+        lasting, variance = after[usual].mean(), after[usual].var()
+        nats = lasting * (lasting / 2 - outliers).sum() / max(variance, 1e-3)
+        if lasting > 0 and nats > CLEARLY:
+            start = 0
+            for x_found in found:
+                x_found[:, j] = single[start : start + len(x_found)]
+                start += len(x_found) + 1
     return found
 
 

@@ -18,6 +18,7 @@ from ._columns import (
     APART,
     are_answered,
     codes_of,
+    find_forgotten,
     find_spikes,
     is_clock as counts,
     is_event,
@@ -69,8 +70,9 @@ def prepare_samples(
         `"held"`: variables that change only every so many samples and that nothing else in the
             record foretells are known inputs from here on. Nothing can drive them in between.
         `"spikes"`: single values off their neighbours become missing values, in variables that
-            move smoothly; binary columns and rare events stay, and so do bursts that other
-            variables answer, or announce.
+            move smoothly; in others single outliers, beyond six standard deviations, that the
+            variable forgets at once. Binary columns and rare events stay, and so do bursts that
+            other variables answer, or announce.
         `"clock"`: irregular time stamps. Rows that are merely missing from a regular grid become
         missing values; stamps that scatter around a grid, or whose intervals differ by more
         than half, are interpolated onto a grid of the median interval.
@@ -217,8 +219,8 @@ def with_schedules(samples: Samples, periods: Mapping[int, int]) -> Samples:
 
 def _without_spikes(samples: Samples, known) -> Samples:
     gone = []
-    for x in samples.values:
-        first = find_spikes(x)
+    for x, forgotten in zip(samples.values, find_forgotten(samples.values), strict=True):
+        first = find_spikes(x) | forgotten
         # Again without them: one may have hidden another beside it.
         second = find_spikes(bridged(np.where(first, np.nan, x)))
         gone.append((first | second) & np.isfinite(x) & ~known[None])

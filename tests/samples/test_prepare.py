@@ -7,7 +7,7 @@ from scipy.signal import lfilter
 import ndde_jax as ndde
 from ndde_jax import _spoken
 from ndde_jax.samples._clock import find_grid
-from ndde_jax.samples._columns import APART, find_spikes, trends
+from ndde_jax.samples._columns import APART, find_forgotten, find_spikes, trends
 from ndde_jax.samples._gaps import fill_gaps
 from ndde_jax.samples._lines import find_lines
 from tests.check.test_data_findings import limit_cycle, oscillators
@@ -238,6 +238,37 @@ def test_spikes_are_found_and_bursts_are_none():
     burst = oscillators()
     burst[200:206, 0] += 20 * np.hanning(6)
     assert not find_spikes(burst).any()
+
+
+def remembering(rng, memory, noise):
+    x = np.zeros_like(noise)
+    for k in range(1, len(x)):
+        x[k] = memory * x[k - 1] + noise[k]
+    return x
+
+
+def test_outliers_that_a_rough_variable_forgets_at_once_are_spikes():
+    """Their neighbours do not show them, since such a variable moves as far in any step."""
+    rng = np.random.default_rng(0)
+    x = remembering(rng, 0.65, rng.normal(size=(1000, 3)))
+    places = [40, 41, 160, 355, 499, 500, 640, 790, 999]
+    x[places, 1] += 9 * x[:, 1].std() * np.array([1, 1, -1, 1, -1, 1, 1, -1, 1])
+    assert not find_spikes(x).any()
+    found = np.concatenate(find_forgotten([x[:500], x[500:]]))
+    # Two in a row are none, but the end of one recording is beside nothing of the next.
+    assert np.argwhere(found).tolist() == [[k, 1] for k in (160, 355, 499, 500, 640, 790, 999)]
+    assert names(prepared(x)) == ["spikes", "gaps"]
+
+
+@pytest.mark.parametrize("memory, heavy", [(0.65, True), (0.0, False), (0.0, True)])
+def test_outliers_that_last_or_tell_nothing_are_none(memory, heavy):
+    rng = np.random.default_rng(1)
+    noise = rng.standard_t(2, size=(1000, 3)) if heavy else rng.normal(size=(1000, 3))
+    x = remembering(rng, memory, noise)
+    if not heavy:  # white noise remembers nothing anyhow
+        x[[40, 160, 355, 499], 1] += 9
+    assert (np.abs(x) > 7).any()
+    assert not find_forgotten([x])[0].any()
 
 
 @pytest.mark.parametrize("late", [None, 1, 4])
