@@ -26,7 +26,7 @@ STRENGTH = (
     "Strength: how much of the variance of its target's rate of change a link explains that no "
     "other kept input does; at least: its lower 95 % bound over stretches of the record. After: "
     "how long after its source the target moves, with its 90 % interval, given the graph; lags of "
-    "a variable's own past are in samples, of its rate."
+    "a variable's own past are in samples."
 )
 
 
@@ -242,7 +242,8 @@ def _edge_rows(e: GraphEvidence) -> tuple[tuple[EdgeRow, ...], int]:
             said = f"{source} → {target}", e.after(edge) or "no delay"
             links.setdefault(said, []).append(edge)
     for i, edges in own.items():
-        word, lags = "lag" if len(edges) == 1 else "lags", [e.lags[a] for *_, a in sorted(edges)]
+        word = "lag" if len(edges) == 1 else "lags"
+        lags = [e.lags[a] + e.step for *_, a in sorted(edges)]
         links[f"{e.names[i]} → itself", f"{word} {listed(lags)}"] = edges
     rows = [
         EdgeRow(link, after, float(e.scores[edges[0]]), float(e.lower[edges[0]]))

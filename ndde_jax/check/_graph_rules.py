@@ -132,6 +132,11 @@ class GraphEvidence:
         return float(self.windows.dt)
 
     @property
+    def step(self) -> int:
+        """The samples from the present to the level that a rate moves; none for a flow."""
+        return 0 if self.flow else self.windows.step
+
+    @property
     def used(self) -> int:
         """The number of windows that were used; where values are missing, those of the target that
         has fewest.
@@ -285,18 +290,28 @@ class GraphEvidence:
         rate, and in samples where the unit of time is unknown; of a flow it is the delay. Empty for
         a flow that reads the present.
         """
-        step = 0.0 if self.flow else self.windows.step * self.dt
+        step, on_grid = self.step * self.dt, self.lags[edge[2]] * self.dt
         delay = float(self.delays[edge])
-        delay = delay if np.isfinite(delay) else self.lags[edge[2]] * self.dt
+        delay = delay if np.isfinite(delay) else on_grid
         low, high = (float(end) + step for end in self.delay_intervals[edge])
-        if not delay + step > 0:
+        grid = delay == on_grid and low < high and self.flow and not self.events
+        said = self._span(delay + step, low, high)
+        return said + ", not resolved below" * bool(said and grid)
+
+    def _span(self, *times: float) -> str:
+        """Return a time, and its interval, in words; empty if it is none."""
+        if not times[0] > 0:
             return ""
         if self.flow or self.time_unit:
-            grid = delay == self.lags[edge[2]] * self.dt and low < high
-            grid = grid and self.flow and not self.events
-            said = time_span(delay + step, low, high, unit=self.time_unit)
-            return said + ", not resolved below" * bool(grid)
-        return time_span(*(time / self.dt for time in (delay + step, low, high)), unit="sample")
+            return time_span(*times, unit=self.time_unit)
+        return time_span(*(time / self.dt for time in times), unit="sample")
+
+    def candidate(self, source: int, lag: int) -> str:
+        """Return a candidate input, by the places of its source and lag, in words that count as
+        `after` does: "wind after 3.4 h".
+        """
+        late = self._span((self.lags[lag] + self.step) * self.dt)
+        return f"{self.names[source]} {f'after {late}' if late else 'without delay'}"
 
     def label(self, edge: Edge) -> str:
         """Return an edge by its candidate: "wind@2 → waves"."""
@@ -673,7 +688,7 @@ def _memory(e: GraphEvidence) -> Iterator[Hit]:
     ),
 )
 def _later(e: GraphEvidence) -> Iterator[Hit]:
-    later, step = e.relations.later, 0 if e.flow else e.windows.step
+    later, step = e.relations.later, e.step
     which = np.flatnonzero((later.lag >= 0) & e.modelled)
     if not len(which):
         return
@@ -735,7 +750,10 @@ def _not_excluded(e: GraphEvidence) -> Iterator[Hit]:
 def _replaceable(e: GraphEvidence) -> Iterator[Hit]:
     if e.replaceable.any():
         rivals, count = e.relations.rivals, int(e.replaceable.sum())
-        said = [f"{e.link(k)} by {_input(e, rivals.rival[k])}" for k in e.edges(e.replaceable)]
+        said = [
+            f"{e.link(k)} by {e.candidate(*map(int, rivals.rival[k]))}"
+            for k in e.edges(e.replaceable)
+        ]
         share = count / int((e.kept & ~e.touching).sum())
         edges = listed(said, SHOWN_LINKS, "; ")
         words = {"count": count, "kept": int(e.kept.sum()), "edges": edges}
@@ -750,12 +768,6 @@ def _drives_anyway(e: GraphEvidence, edge: Edge) -> bool:
     source, target, _ = edge
     rival = int(e.relations.rivals.rival[edge][0])
     return source == target and bool(e.kept[rival, target].any())
-
-
-def _input(e: GraphEvidence, place: Any) -> str:
-    """Return a candidate in words: "wind at lag 2"."""
-    source, lag = (int(k) for k in place)
-    return f"{e.names[source]} at lag {e.lags[lag]}"
 
 
 @estimated_rule(

@@ -418,7 +418,8 @@ def plot_discovery(found: Any) -> Figure:
     this.
 
     Side by side up to eight variables, one above the other beyond. Needs the attributes `graph`,
-    `scores` `[source target lag]`, `names`, `lags`, `dt` and `time_unit`.
+    `scores` `[source target lag]`, `names`, `lags`, `dt` and `time_unit`. Lags of a map are counted
+    as in its report, to the level that moves: a source at lag 0 of the rate acts after one sample.
     """
     needed = ("graph", "scores", "names", "lags", "dt", "time_unit")
     if missing := [name for name in needed if not hasattr(found, name)]:
@@ -435,8 +436,12 @@ def plot_discovery(found: Any) -> Figure:
         fig = Figure(figsize=(width + side, max(height, tall)), layout="constrained")
         left, right = fig.subfigures(1, 2, width_ratios=(width, side))  # type: ignore[misc]
     shared = {name: getattr(found, name) for name in needed[2:]}
+    is_map = not getattr(found, "moves_between_samples", True)
+    if is_map:
+        shared["lags"] = found.level_lags
     _draw_matrix(left, _checked(found.scores, found.graph, **shared), page)
-    shared |= {name: getattr(found, name, None) for name in ("delays", "confounded")}
+    shared["delays"] = None if is_map else getattr(found, "delays", None)
+    shared["confounded"] = getattr(found, "confounded", None)
     plot_process_graph(found.graph, scores=found.scores, ax=right.add_subplot(), **shared)
     return fig
 

@@ -116,8 +116,8 @@ def test_links_between_variables_come_first_and_the_own_past_is_folded():
     assert [(row.link, row.after, row.strength) for row in report.edges] == [
         ("wind → sea level", "2 months", pytest.approx(0.46)),
         ("sea level → wind", "0.5 months", pytest.approx(0.1)),
-        ("wind → itself", "lags 0, 3", pytest.approx(0.5)),
-        ("sea level → itself", "lag 0", pytest.approx(0.33)),
+        ("wind → itself", "lags 1, 4", pytest.approx(0.5)),
+        ("sea level → itself", "lag 1", pytest.approx(0.33)),
     ]
     table = report.text().partition("Edges kept")[2].splitlines()[2:7]
     assert len({len(line) for line in table}) == 1  # columns line up with their titles
@@ -335,6 +335,13 @@ def test_plot_is_a_figure_of_both_views(found):
         for text in figure.findobj(lambda a: hasattr(a, "get_text"))
     }
     assert {"→ wind", "→ sea level"} <= texts
+    # As the report counts, to the level that moves; the drift of a flow is at the source's lag.
+    assert found.report_data().edges[0].after == "2 months" and "4 (2 month)" in texts
+    flow = dataclasses.replace(found, reading="flow")
+    assert flow.report_data().edges[0].after == "1.5 months" and "3 (1.5 month)" in {
+        " ".join(text.get_text().split())
+        for text in flow.plot().findobj(lambda a: hasattr(a, "get_text"))
+    }
 
 
 def test_without_refits_everything_is_said_that_needs_none(found):

@@ -84,12 +84,21 @@ MULTIPLICATIVE = [
     (diffrax.Euler(), "Itô", 0.5),
     (diffrax.ItoMilstein(), "Itô", 1.0),
     (diffrax.EulerHeun(), "Stratonovich", 1.0),
-    pytest.param(diffrax.StratonovichMilstein(), "Stratonovich", 1.0, marks=pytest.mark.slow),
+    (diffrax.StratonovichMilstein(), "Stratonovich", 1.0),
 ]
-names = ["Euler", "ItoMilstein", "EulerHeun", "StratonovichMilstein"]
 
 
-@pytest.mark.parametrize("solver, calculus, order", MULTIPLICATIVE, ids=names)
+def solvers(*slow):
+    """Solvers with what they reach, of which some stand in the slow suite."""
+    named = {type(row[0]).__name__: row for row in MULTIPLICATIVE}
+    params = [
+        pytest.param(*row, id=name, marks=[pytest.mark.slow] if name in slow else [])
+        for name, row in named.items()
+    ]
+    return pytest.mark.parametrize("solver, calculus, order", params)
+
+
+@solvers("StratonovichMilstein")
 def test_orders_on_geometric_brownian_motion(solver, calculus, order):
     """Against exp((μ − σ²/2) t + σ W), without the correction in the sense of Stratonovich."""
     noise = brownian()
@@ -105,13 +114,7 @@ def test_orders_on_geometric_brownian_motion(solver, calculus, order):
     assert weak[-1] < 0.01
 
 
-@pytest.mark.parametrize(
-    "solver, calculus, order",
-    [
-        pytest.param(*row, id=name, marks=[] if name == "EulerHeun" else pytest.mark.slow)
-        for row, name in zip(MULTIPLICATIVE, names, strict=True)
-    ],
-)
+@solvers("Euler", "ItoMilstein", "StratonovichMilstein")
 def test_orders_with_a_delayed_drift(solver, calculus, order):
     """Diffusion of the present, against Milstein's method on a far finer grid.
 
