@@ -673,6 +673,8 @@ class _Compared(NamedTuple):
 # Correlation of what a map leaves of two rates from which on one may drive the other within the
 # sample, and standard errors beyond which it is not there by chance.
 AT_ONCE, AT_ONCE_BEYOND = 0.15, 4.0
+# Correlation of samples from which on two variables are one quantity, measured twice.
+ONE = 0.9
 
 
 def _with_ends(
@@ -686,27 +688,37 @@ def _with_ends(
 
     What drives a source then drives its targets, too. One column, the end of the source's step as
     the map foretells it, says what the map needs several others for, and a flow has that column.
+    Sensors of one quantity foretell one another without any link, and are left out.
     """
     n, dim = left.shape
     shared = np.corrcoef(left, rowvar=False)
     related = np.abs(shared) > max(AT_ONCE, AT_ONCE_BEYOND / np.sqrt(n))
-    related &= ~np.eye(dim, dtype=bool)
+    related &= np.abs(np.corrcoef(steps.now, rowvar=False)) < ONE
     related &= as_map.allowed[:, : -as_map.means.sum() or None].reshape(dim, -1, dim).any(axis=1)
     if not related.any():
         return found.cost
     ends = spline_terms(steps.now + as_map.refit(found, as_map.columns).says, steps.knots)
-    more = _Regression(
-        np.concatenate([ends, as_map.columns.reshape(n, -1, WIDTH)], axis=1),
-        as_map.rates,
-        as_map.weight,
-        as_map.choices,
-        np.concatenate([related, as_map.allowed], axis=1),
-        np.concatenate([related & False, as_map.required], axis=1),
-        int(as_map.means.sum()),
-        as_map.room,
-    )
+    columns = np.concatenate([ends, as_map.columns.reshape(n, -1, WIDTH)], axis=1)
     start = np.concatenate([np.zeros((dim, dim), np.int32), found.level], axis=1)
-    return np.minimum(found.cost, best_of(more.search(None, start)).cost)
+
+    def cost_with(open_: Bool[np.ndarray, "target source"]) -> Float[np.ndarray, " target"]:
+        more = _Regression(
+            columns,
+            as_map.rates,
+            as_map.weight,
+            as_map.choices,
+            np.concatenate([open_, as_map.allowed], axis=1),
+            np.concatenate([open_ & False, as_map.required], axis=1),
+            int(as_map.means.sum()),
+            as_map.room,
+        )
+        return np.minimum(found.cost, best_of(more.search(None, start)).cost)
+
+    gain = found.cost - cost_with(related)
+    if not (gain > 0).any():
+        return found.cost
+    # Ends that foretell one another foretell nothing: only who gains more may have the other's.
+    return cost_with(related & (gain[:, None] > gain[None]))
 
 
 def _counting(

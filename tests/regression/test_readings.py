@@ -6,6 +6,7 @@ import pytest
 from scipy.integrate import quad
 
 import ndde_jax as ndde
+from benchmarks.world import generators
 from ndde_jax.regression import compare_readings
 from ndde_jax.regression._features import Between
 from ndde_jax.regression._readings import FINER, _Finer, changing_variance, mean_weights
@@ -262,6 +263,14 @@ def with_links_at_once(seed, n=1000):
 @pytest.mark.parametrize("seed", [4, 7, 14])
 def test_links_within_a_sample_make_no_flow_of_a_map(seed):
     assert read(with_links_at_once(seed), range(6)).name == "map"
+
+
+@pytest.mark.parametrize("record, error", [(0, 0.02), (0, 0.3), (10, 0.2)])
+def test_sensors_of_one_quantity_make_no_map_of_a_flow(record, error):
+    """Each foretold the end of the other's step: these were maps by 4 to 15 nats."""
+    x = generators.clean_flow(record + 1, seed=31).x[record]
+    twins = x[:, :2] + error * x[:, :2].std(axis=0) * np.random.default_rng(0).normal(size=(1000, 2))
+    assert read(np.concatenate([x, twins], axis=1), range(6)).evidence > 0
 
 
 def loud(seed, n=800):
