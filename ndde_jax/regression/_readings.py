@@ -693,26 +693,28 @@ def _with_ends(
     n, dim = left.shape
     shared = np.corrcoef(left, rowvar=False)
     related = np.abs(shared) > max(AT_ONCE, AT_ONCE_BEYOND / np.sqrt(n))
+    # Nor is a variable related to itself.
     related &= np.abs(np.corrcoef(steps.now, rowvar=False)) < ONE
     related &= as_map.allowed[:, : -as_map.means.sum() or None].reshape(dim, -1, dim).any(axis=1)
     if not related.any():
         return found.cost
     ends = spline_terms(steps.now + as_map.refit(found, as_map.columns).says, steps.knots)
-    columns = np.concatenate([ends, as_map.columns.reshape(n, -1, WIDTH)], axis=1)
+    more = _Regression(
+        np.concatenate([ends, as_map.columns.reshape(n, -1, WIDTH)], axis=1),
+        as_map.rates,
+        as_map.weight,
+        as_map.choices,
+        np.concatenate([related, as_map.allowed], axis=1),
+        np.concatenate([related & False, as_map.required], axis=1),
+        int(as_map.means.sum()),
+    )
     start = np.concatenate([np.zeros((dim, dim), np.int32), found.level], axis=1)
 
     def cost_with(open_: Bool[np.ndarray, "target source"]) -> Float[np.ndarray, " target"]:
-        more = _Regression(
-            columns,
-            as_map.rates,
-            as_map.weight,
-            as_map.choices,
-            np.concatenate([open_, as_map.allowed], axis=1),
-            np.concatenate([open_ & False, as_map.required], axis=1),
-            int(as_map.means.sum()),
-            as_map.room,
-        )
-        return np.minimum(found.cost, best_of(more.search(None, start)).cost)
+        allowed = np.concatenate([open_, as_map.allowed], axis=1)
+        problem = more.problem._replace(allowed=allowed)
+        best = best_of(search_from(problem, (None, start), least=as_map.room))
+        return np.minimum(found.cost, best.cost)
 
     gain = found.cost - cost_with(related)
     if not (gain > 0).any():

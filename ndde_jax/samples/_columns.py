@@ -206,32 +206,32 @@ def find_forgotten(values: Sequence[np.ndarray]) -> list[np.ndarray]:
     variable whose values hardly depend on the ones before tells nothing, and is not touched; nor is
     one that tells of events, that rests at zero or that goes round as an angle does.
     """
-    found = [np.zeros(x.shape, bool) for x in values]
     apart = np.full((1, values[0].shape[1]), np.nan)
     joined = np.concatenate([part for x in values for part in (x, apart)])
+    found = np.zeros(joined.shape, bool)
     for j, x in enumerate(joined.T):
-        if np.isfinite(x).sum() < FEWEST or is_event(x) or rests(x) or turn_of(x):
+        if np.isfinite(x).sum() < FEWEST:
             continue
         low, middle, high = np.nanquantile(x, [0.16, 0.5, 0.84])
         if not high > low:
             continue
         z = 2 * (x - middle) / (high - low)
         far = np.abs(np.nan_to_num(z)) > OUTLYING
+        if not far.any() or is_event(x) or rests(x) or turn_of(x):
+            continue
         single = far & ~np.roll(far, 1) & ~np.roll(far, -1)
         # What comes next, in the direction of each value; the last of a recording has no next one.
         after = np.sign(z) * np.clip(np.roll(z, -1), -LARGE[1], LARGE[1])
         usual = (np.abs(z) > LARGE[0]) & (np.abs(z) < LARGE[1]) & np.isfinite(after)
-        outliers = after[single & np.isfinite(after)]
-        if usual.sum() < FEWEST or not len(outliers):
+        if usual.sum() < FEWEST:
             continue
         lasting, variance = after[usual].mean(), after[usual].var()
+        outliers = after[single & np.isfinite(after)]
         nats = lasting * (lasting / 2 - outliers).sum() / max(variance, 1e-3)
         if lasting > 0 and nats > CLEARLY:
-            start = 0
-            for x_found in found:
-                x_found[:, j] = single[start : start + len(x_found)]
-                start += len(x_found) + 1
-    return found
+            found[:, j] = single
+    ends = np.cumsum([len(x) + 1 for x in values])[:-1]
+    return [part[:-1] for part in np.split(found, ends)]
 
 
 def are_answered(

@@ -240,17 +240,10 @@ def test_spikes_are_found_and_bursts_are_none():
     assert not find_spikes(burst).any()
 
 
-def remembering(rng, memory, noise):
-    x = np.zeros_like(noise)
-    for k in range(1, len(x)):
-        x[k] = memory * x[k - 1] + noise[k]
-    return x
-
-
 def test_outliers_that_a_rough_variable_forgets_at_once_are_spikes():
     """Their neighbours do not show them, since such a variable moves as far in any step."""
     rng = np.random.default_rng(0)
-    x = remembering(rng, 0.65, rng.normal(size=(1000, 3)))
+    x = lfilter([1], [1, -0.65], rng.normal(size=(1000, 3)), axis=0)
     places = [40, 41, 160, 355, 499, 500, 640, 790, 999]
     x[places, 1] += 9 * x[:, 1].std() * np.array([1, 1, -1, 1, -1, 1, 1, -1, 1])
     assert not find_spikes(x).any()
@@ -264,7 +257,7 @@ def test_outliers_that_a_rough_variable_forgets_at_once_are_spikes():
 def test_outliers_that_last_or_tell_nothing_are_none(memory, heavy):
     rng = np.random.default_rng(1)
     noise = rng.standard_t(2, size=(1000, 3)) if heavy else rng.normal(size=(1000, 3))
-    x = remembering(rng, memory, noise)
+    x = lfilter([1], [1, -memory], noise, axis=0)
     if not heavy:  # white noise remembers nothing anyhow
         x[[40, 160, 355, 499], 1] += 9
     assert (np.abs(x) > 7).any()
