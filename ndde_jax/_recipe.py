@@ -25,8 +25,8 @@ class Recipe(eqx.Module):
     - `scheme`: difference scheme, see [`lagged_windows`][ndde_jax.lagged_windows], or `"midpoint"`,
         see [`midpoint_windows`][ndde_jax.select.midpoint_windows]. `"auto"` chooses by the noise,
         and between `"euler"` and `"midpoint"` by which explains the data better.
-    - `passes`: number of passes over the windows; 3, after which they no longer change on the
-        systems tried.
+    - `passes`: most passes over the windows; 3, after which they no longer change on the systems
+        tried. One that leaves more of the rates than the one before is not kept, nor any after it.
     - `strategy`: the search, by default [`Default`][ndde_jax.select.Default], which has the
         settings of networks; `Default(networks=None)` is closed forms alone.
     - `events`: whether, where a few events pass through all variables, edges between them are
