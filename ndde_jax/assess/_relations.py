@@ -752,6 +752,9 @@ def static_targets(rows: Rows, left: Float[np.ndarray, "row target"]) -> Static:
 
 # Error rate of a whole record: all candidates of all targets together (Bonferroni).
 DRIFT_ERROR = 1e-3
+# Share of a rate that an effect which changes explains at least: of a path without noise what the
+# method leaves is no chance, and a test sees anything in it.
+DRIFTS = 1e-3
 
 
 def drifting(inputs: Inputs, graph: KnownGraph) -> KnownGraph:
@@ -772,8 +775,11 @@ def drifting(inputs: Inputs, graph: KnownGraph) -> KnownGraph:
         for given in (columns, bent) if bent.shape != columns.shape else (columns,):
             given = np.concatenate([given, time[:, None]], axis=1)
             if n > 2 * (given.shape[1] + 10):
-                tested = source_tests(rows.rates[:, j], _centred(test), _centred(made), given)
-                p[:, j] = np.fmax(p[:, j], tested.p.reshape(dim, lags))
+                rate = rows.rates[:, j]
+                tested = source_tests(rate, _centred(test), _centred(made), given)
+                of_rate = np.var(left_by(rate, given)) / max(np.var(rate), 1e-300)
+                chance = np.where(tested.share * of_rate < DRIFTS, 1, tested.p)
+                p[:, j] = np.fmax(p[:, j], chance.reshape(dim, lags))
     p = np.where(rows.allowed, p, np.nan)
     with np.errstate(invalid="ignore"):
         return p < DRIFT_ERROR / max(np.isfinite(p).sum(), 1)

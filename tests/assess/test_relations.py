@@ -8,6 +8,7 @@ import jax.random as jr
 import numpy as np
 import pytest
 from scipy import integrate, stats
+from scipy.linalg import expm
 
 import ndde_jax as ndde
 from benchmarks.delays import data, settings
@@ -705,6 +706,20 @@ def test_rare_events_do_not_drift(seed):
     graph = np.zeros((3, 3, 2), bool)
     graph[np.arange(3), np.arange(3), 0] = True
     assert not relations(ndde.lagged_windows(x, dt=1.0, lags=(0, 1)), graph).drifting.any()
+
+
+def test_effects_do_not_drift_where_nothing_but_an_error_of_the_method_is_left():
+    """Three masses on springs, without noise: whatever is left of a rate is told to many digits."""
+    pulls = np.array([[-1, 1, 0], [1, -2, 1], [0, 1, -1]], float)
+    moves = np.block([[np.zeros((3, 3)), np.eye(3)], [pulls, np.zeros((3, 3))]])
+    step, rng, paths = expm(0.1 * moves), np.random.default_rng(0), []
+    for start in rng.normal(size=(20, 6)):
+        paths.append([start])
+        for _ in range(48):
+            paths[-1].append(step @ paths[-1][-1])
+    windows = ndde.lagged_windows([np.array(path) for path in paths], dt=0.1, lags=(0, 1))
+    graph = np.stack([moves.T != 0, np.zeros((6, 6), bool)], axis=2)
+    assert not relations(windows, graph).drifting.any()
 
 
 def test_related_sources_of_a_present_link_relate_nothing_at_once():
