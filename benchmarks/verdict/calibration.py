@@ -28,6 +28,8 @@ BENCHMARK, METHOD = "verdict_kinds", "discover"
 LEVEL = 0.95
 # Findings about what no arrow describes; on clean records they are alarms.
 ALARMS = ("hidden driver", "links at once", "drifting link")
+# Numbers of reservations that are counted together; six are a problem.
+RESERVATIONS = ((0, 0), (1, 1), (2, 3), (4, 5))
 
 
 @dataclass(frozen=True)
@@ -114,6 +116,7 @@ def evaluate(task: Task) -> list[Record]:
         "named": float(bool(set(names) & set(weighs))) if names else math.nan,
         "alarms": float(bool(set(ALARMS) & set(weighs))) if not names else math.nan,
         "confounded": float(np.asarray(found.confounded).any()),
+        "reservations": float(sum(finding.weight == "reservation" for finding in verdict.reasons)),
     }
     status = "; ".join(weighs)[:300] or "ok"
     return [Record(task.unit, metrics, status, time.perf_counter() - start)]
@@ -150,8 +153,8 @@ def table(store: Store) -> str:
     rows += [_row(name, chosen) for name, chosen in together.items() if chosen]
     header = ["kind", "reports", "S", "R", "N"]
     header += ["edges in S", "true", "edges in R", "true", "of all true in S"]
-    first = tables.markdown(header, rows)
-    return f"{first}\n\n{_named(found)}"
+    parts = [tables.markdown(header, rows), _by_reservations(found.values()), _named(found)]
+    return "\n\n".join(part for part in parts if part)
 
 
 def results(store: Store) -> dict[Unit, dict[str, float]]:
@@ -177,6 +180,20 @@ def _row(name: str, reports: Sequence[dict[str, float]]) -> list[str]:
     everything = sum(m["truth"] for m in reports)
     inside = sum(m["true"] for m in by[0])
     return [*cells, tables.number(inside / everything if everything else math.nan)]
+
+
+def _by_reservations(reports: Iterable[dict[str, float]]) -> str:
+    """Return the table of links by the number of reservations, of reports that are not refused;
+    empty where these were not counted.
+    """
+    told = [m for m in reports if m["verdict"] in (0, 1) and "reservations" in m]
+    rows = []
+    for least, most in RESERVATIONS:
+        chosen = [m for m in told if least <= m["reservations"] <= most]
+        kept, true = (int(sum(m[what] for m in chosen)) for what in ("edges", "true"))
+        name = str(least) if least == most else f"{least} or {most}"
+        rows.append([name, str(len(chosen)), str(kept), with_limits(true, kept)])
+    return tables.markdown(["reservations", "reports", "edges", "true"], rows) if told else ""
 
 
 def _named(found: dict[Unit, dict[str, float]]) -> str:

@@ -87,8 +87,8 @@ def test_the_table_counts_by_hand(tmp_path):
     wrong = dict(named=1.0, alarms=math.nan, confounded=1.0)
     clean = dict(named=math.nan, alarms=0.0, confounded=0.0, false_pair=0.0)
     rows = [
-        ("maps", "linear map", dict(verdict=0, edges=4, true=4, truth=4) | clean),
-        ("maps", "linear map", dict(verdict=1, edges=4, true=3, truth=6) | clean),
+        ("maps", "linear map", dict(verdict=0, edges=4, true=4, truth=4, reservations=0) | clean),
+        ("maps", "linear map", dict(verdict=1, edges=4, true=3, truth=6, reservations=3) | clean),
         ("confounded", "slow", dict(verdict=0, edges=2, true=1, truth=2, false_pair=1) | wrong),
         ("confounded", "slow", dict(verdict=2, edges=2, true=1, truth=2, false_pair=1) | wrong),
     ]
@@ -107,6 +107,9 @@ def test_the_table_counts_by_hand(tmp_path):
     assert cells["maps", "2"][6].startswith("1.00 (") and cells["maps", "2"][8].startswith(".75 (")
     assert cells["maps", "2"][9] == ".40" and cells["nothing wrong", "2"][9] == ".40"
     assert cells["all", "4"][5:7][0] == "6" and cells["all", "4"][6].startswith(".83 (")
+    assert cells["0", "1"][2:] == ["4", calibration.with_limits(4, 4)]
+    assert cells["2 or 3", "1"][2:] == ["4", calibration.with_limits(3, 4)]
+    assert cells["1", "0"][2:] == ["0", "-"]
     assert cells["confounded", "slow"][5].startswith(".50 (")
     assert cells["confounded", "all of them"][2].startswith("1.00 (")
 

@@ -8,8 +8,9 @@ import pytest
 
 import ndde_jax as ndde
 from ndde_jax.assess import Relations, Rivals
-from ndde_jax.check import _graph_rules
+from ndde_jax.check import Finding, _graph_rules
 from ndde_jax.check._graph_rules import evidence_of
+from ndde_jax.check._verdict import weigh
 from tests.check.test_data_findings import oscillators
 from tests.check.test_report import EDGES, found_on
 
@@ -128,6 +129,18 @@ def test_most_links_in_doubt_for_two_reasons_are_a_refusal(found, monkeypatch):
     untold[1, 2] = False  # two of four are not most
     half = with_pairs(again(many, lower=lower), monkeypatch, not_excluded=untold)
     assert half.verdict == "with reservations"
+
+
+def test_six_reservations_are_a_problem_together(found):
+    doubts = [
+        Finding("measured", f"doubt {k}", 1.0, "", ".", weight="reservation") for k in "abcdef"
+    ]
+    five, six = (weigh(evidence_of(found), doubts[:count]) for count in (5, 6))
+    assert five == "with reservations" and "Too many" not in five.text
+    assert six == "not supported" and six.lines[0].startswith("Verdict: not supported.")
+    assert "Too many reservations to rely on the links. (doubt a)" in six.text
+    mixed = weigh(evidence_of(found), [*doubts, dataclasses.replace(doubts[0], weight="problem")])
+    assert mixed == "not supported" and "Too many" not in mixed.text
 
 
 def test_links_that_pass_on_nothing_new_are_weak(found, monkeypatch):
