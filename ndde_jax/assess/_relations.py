@@ -330,7 +330,7 @@ def _passed_on(rows: Rows) -> Float[np.ndarray, "row dim"]:
         return stays
     now, by = rows.lags.index(0), 0.05
     for j in range(rows.dim):
-        more = drift.with_moved(now, j, by)[:, j] - drift.rates[:, j]
+        more = drift.with_moved(now, j, by, j) - drift.rates[:, j]
         width = by * float(rows.past[:, now, j].std())
         stays[:, j] += float(rows.moves[j]) * more / max(width, 1e-300)
     return np.where(np.isfinite(stays), stays, 1.0)
@@ -471,7 +471,7 @@ def _worth(inputs, graph, i: int, j: int) -> float:
     given, columns = kept_columns(inputs, others, own=j), kept_columns(inputs, kept)
     drift = drift_beyond(inputs.rows, j, left_by(rate, columns))
     if drift is not None:
-        given = np.concatenate([given, drift.without(kept & ~others)[:, [j]]], axis=1)
+        given = np.concatenate([given, drift.without(kept & ~others, j)[:, None]], axis=1)
         columns = np.concatenate([columns, drift.rates[:, [j]]], axis=1)
     return float(group_test(rate, columns, given).share)
 
@@ -593,7 +593,7 @@ def _moved(
         return _NOTHING
     given, drift = kept_columns(inputs, beside, own=j), drift_beyond(rows, j, left_by(rate, every))
     if drift is not None:
-        given = np.concatenate([given, drift.without(graph[:, j] & ~beside)[:, [j]]], axis=1)
+        given = np.concatenate([given, drift.without(graph[:, j] & ~beside, j)[:, None]], axis=1)
         if multiplies(inputs, j, graph[:, j]):
             lines = inputs.line.transpose(0, 2, 1)[:, others].T
             columns += [column * line for column in columns for line in lines]
@@ -645,7 +645,7 @@ def _effect_of_inputs(inputs: Inputs, graph: KnownGraph, j: int, own: SourceLags
     drift = drift_beyond(rows, j, left_by(rate, every))
     if drift is None:
         return _effect(every, source.shape[1], rate)
-    rest = drift.without(own)[:, [j]]
+    rest = drift.without(own, j)[:, None]
     return _effect(np.concatenate([drift.rates[:, [j]] - rest, rest], axis=1), 1, rate)
 
 
@@ -828,7 +828,7 @@ def unconfirmed(inputs: Inputs, graph: KnownGraph, required: KnownGraph) -> Know
             columns = inputs.test[:, places, i].reshape(len(there), -1)
             if drift is not None:
                 # What the drift says that the input does, beside what it did before.
-                rest = drift.without(graph[:, j] & ~others)[:, [j]]
+                rest = drift.without(graph[:, j] & ~others, j)[:, None]
                 other = np.concatenate([other, rest], axis=1)
                 columns = drift.rates[:, [j]] - rest
                 before = [rows.before(rows.step * m) for m in range(1, OWN_PAST + 1)]

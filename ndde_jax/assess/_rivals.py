@@ -118,7 +118,7 @@ def rivals(inputs: Inputs, graph: KnownGraph, required: KnownGraph) -> Rivals:
             if drift is not None:
                 only = np.zeros_like(graph[:, j])
                 only[i, lags] = True
-                rest_of_drift = _unit(drift.without(only)[None, :, j])
+                rest_of_drift = _unit(drift.without(only, j)[None])
                 others = np.concatenate([others, rest_of_drift])
                 more = columns[:, :, new] @ rest_of_drift.T
                 with_others = np.concatenate([with_others, more], axis=-1)

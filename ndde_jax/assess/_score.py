@@ -10,7 +10,9 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from .._types import KnownGraph, KnownScores
+from ..models._confine import RestoredDDE
 from ..models._model import AbstractDelayModel, model_rates
+from ..models._splines import KnownSplines, known_splines
 from ..windows._windows import Windows
 
 Column = Float[np.ndarray, "row"]
@@ -28,40 +30,90 @@ class FittedDrift(NamedTuple):
 
     - `rates`: what it says of the standardised rates, `[row dim]`.
     - `model`, in physical units, and the `history` that it reads, `[row lag every]`, in a `dtype`.
+    - `known`: its splines on the host, where it has some.
     - `scale`: of the rates, `[dim]`.
-    - `among`: which variables of the history the rows have; None for all of them.
+    - `among`: which variables of the history the rows have.
     """
 
     rates: Float[np.ndarray, "row dim"]
     model: AbstractDelayModel | Callable
     history: Float[np.ndarray, "row lag every"]
     dtype: Any
+    known: KnownSplines | None
     scale: Float[np.ndarray, "dim"]
-    among: Int[np.ndarray, "dim"] | None = None
+    among: Int[np.ndarray, "dim"]
+
+    @classmethod
+    def along(
+        cls,
+        model: AbstractDelayModel | Callable,
+        history: Float[np.ndarray, "row lag every"],
+        dtype: Any,
+        scale: Float[np.ndarray, "dim"],
+    ) -> "FittedDrift":
+        """Return the drift of a model along histories."""
+        known, rates = _known(model, history), _rates(model, history, dtype) / scale
+        return cls(rates, model, history, dtype, known, scale, np.arange(len(scale)))
 
     def of(self, rows: Any, some: Bool[np.ndarray, "dim"]) -> "FittedDrift":
         """Return the drift of some of the variables at some rows; its history keeps the others."""
-        among = np.arange(len(some)) if self.among is None else self.among
-        rates, scale = self.rates[rows][:, some], self.scale[some]
-        return FittedDrift(rates, self.model, self.history[rows], self.dtype, scale, among[some])
+        return self._replace(
+            rates=self.rates[rows][:, some],
+            history=self.history[rows],
+            scale=self.scale[some],
+            among=self.among[some],
+        )
 
-    def _rates(self, history: Float[np.ndarray, "row lag every"]) -> Float[np.ndarray, "row dim"]:
-        rates = model_rates(self.model, history, self.dtype)
-        return (rates if self.among is None else rates[:, self.among]) / self.scale
-
-    def without(self, held: SourceLags) -> Float[np.ndarray, "row dim"]:
-        """Return standardised rates with some inputs held at their means: what the others do."""
+    def without(self, held: SourceLags, target: int) -> Column:
+        """Return the standardised rate of a target with some inputs held at their means: what the
+        others do.
+        """
         history = self.history.copy()
         for source, place in np.argwhere(held):
-            where = source if self.among is None else self.among[source]
-            history[:, place, where] = history[:, place, where].mean()
-        return self._rates(history)
+            moved = history[:, place, self.among[source]]
+            moved[:] = moved.mean()
+        return self._rate(history, target)
 
-    def with_moved(self, place: int, source: int, by: float) -> Float[np.ndarray, "row dim"]:
-        """Return standardised rates with one input moved, by so many standard deviations."""
-        history, where = self.history.copy(), source if self.among is None else self.among[source]
-        history[:, place, where] += by * history[:, place, where].std()
-        return self._rates(history)
+    def with_moved(self, place: int, source: int, by: float, target: int) -> Column:
+        """Return the standardised rate of a target with one input moved, by so many standard
+        deviations.
+        """
+        history = self.history.copy()
+        moved = history[:, place, self.among[source]]
+        moved += by * moved.std()
+        return self._rate(history, target)
+
+    def _rate(self, history: Float[np.ndarray, "row lag every"], target: int) -> Column:
+        j = int(self.among[target])
+        known = self.known
+        rate = (
+            model_rates(self.model, history, self.dtype)[:, j]
+            if known is None
+            else known.rate(history, j)
+        )
+        return rate / self.scale[target]
+
+
+def _known(
+    model: AbstractDelayModel | Callable, history: Float[np.ndarray, "row lag every"]
+) -> KnownSplines | None:
+    """Return the splines of a model on the host; None where it has none, or where it is pulled back
+    from some of the histories.
+    """
+    if isinstance(model, RestoredDDE):
+        away = np.abs(history[:, 0] - np.asarray(model.center))
+        return known_splines(model.model) if (away <= np.asarray(model.radius)).all() else None
+    return known_splines(model)
+
+
+def _rates(
+    model: AbstractDelayModel | Callable, history: Float[np.ndarray, "row lag every"], dtype: Any
+) -> Float[np.ndarray, "row every"]:
+    """Return the rates of a model at physical histories: of splines on the host, of others by a
+    compiled program.
+    """
+    known = _known(model, history)
+    return model_rates(model, history, dtype) if known is None else known(history)
 
 
 class Rows(NamedTuple):
@@ -160,8 +212,7 @@ def _rows(
     if model is not None:
         physical, dtype = _physical(windows, used, history), windows.history.dtype
         unit = np.where(rate_scale > 0, rate_scale, 1)
-        rates_of_model = model_rates(model, physical, dtype) / unit
-        drift = FittedDrift(rates_of_model, model, physical, dtype, unit)
+        drift = FittedDrift.along(model, physical, dtype, unit)
     return Rows(
         past=np.asarray(history, np.float64)[used],
         rates=rates,
@@ -180,7 +231,7 @@ def drift_of(
 ) -> Float[np.ndarray, "row dim"]:
     """Return the drift of a model at all valid rows, in physical units."""
     history = _physical(windows, np.asarray(windows.valid), windows.history)
-    return model_rates(model, history, windows.history.dtype)
+    return _rates(model, history, windows.history.dtype)
 
 
 def _physical(windows, used, history):

@@ -1,13 +1,15 @@
 """Drifts that are sums of splines and of products of inputs: closed forms, nothing to train."""
 
 import itertools
+from typing import Any, NamedTuple
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from .._types import namespace_of, to_jax
+from .._types import Scaling, namespace_of, to_jax
 from ..regression._features import spline_terms
 from ._families import AbstractDrift, Mask
 from ._networks import MaskedDrift
@@ -86,3 +88,82 @@ def pairs_of(n_slots: int) -> tuple[np.ndarray, np.ndarray]:
     """Return the two members of every pair of slots."""
     pairs = np.array(list(itertools.combinations(range(n_slots), 2)), int).reshape(-1, 2)
     return pairs[:, 0], pairs[:, 1]
+
+
+class KnownSplines(NamedTuple):
+    """The physical drift of a model of splines on the host, in double precision and for many
+    physical histories: nothing is compiled, and one target costs no more than itself.
+
+    - `drift`: with its coefficients and weights times the gates of the mask.
+    - `scaling`: that of the model.
+    """
+
+    drift: SplineDrift
+    scaling: Scaling
+
+    def __call__(self, histories: Float[np.ndarray, "row lag dim"]) -> Float[np.ndarray, "row dim"]:
+        """Return the rates of all targets."""
+        terms: dict[int, np.ndarray] = {}
+        targets = range(len(self.drift.constant))
+        return np.stack([self.rate(histories, j, terms) for j in targets], axis=1)
+
+    def rate(
+        self,
+        histories: Float[np.ndarray, "row lag dim"],
+        target: int,
+        terms: dict[int, np.ndarray] | None = None,
+    ) -> Float[np.ndarray, "row"]:
+        """Return the rate of one target; `terms` holds the splines of inputs that are known
+        already.
+        """
+        own, s, terms = self.drift, self.scaling, {} if terms is None else terms
+        rate: Any = np.full(len(histories), own.constant[target])
+
+        def standardised(i):
+            lag, source = divmod(int(i), histories.shape[2])
+            return (histories[:, lag, source] - s.center[source]) / s.scale[source]
+
+        def spline(slot):
+            i = int(own.index[target, slot])
+            if i not in terms:
+                z = np.clip(standardised(i), own.lower[i], own.upper[i])
+                terms[i] = spline_terms(z, own.knots[i])
+            return terms[i]
+
+        for slot in np.flatnonzero(np.any(own.splines[target], axis=1)):
+            rate += spline(slot) @ own.splines[target, slot]
+        first, second = pairs_of(own.index.shape[1])
+        for k in np.flatnonzero(own.products[target]):
+            product = spline(first[k])[:, 0] * spline(second[k])[:, 0]
+            rate += own.products[target, k] * product
+        if own.networks is not None:
+            (weight, bias), *rest = ((w[target], b[target]) for w, b in own.networks.layers)
+            reads = np.flatnonzero(weight.any(axis=0))
+            hidden = bias + sum(standardised(i)[:, None] * weight[:, i] for i in reads)
+            for weight, bias in rest:
+                hidden = np.tanh(hidden) @ weight.T + bias
+            rate += hidden[..., 0]
+        return s.rate_center[target] + s.rate_scale[target] * rate
+
+
+def known_splines(model: Any) -> KnownSplines | None:
+    """Return the drift of a model of splines on the host; None for other models."""
+    drift = getattr(model, "drift", None)
+    if not isinstance(drift, SplineDrift):
+        return None
+    own, s = jax.tree.map(
+        lambda a: np.asarray(a, np.float64 if jnp.issubdtype(a.dtype, jnp.floating) else a.dtype),
+        (drift, model.scaling),
+    )
+    mask = np.asarray(model.mask).reshape(len(own.index), -1)
+    gates = np.take_along_axis(mask, own.index, axis=1)
+    first, second = pairs_of(own.index.shape[1])
+    own = eqx.tree_at(
+        lambda drift: (drift.splines, drift.products),
+        own,
+        (own.splines * gates[:, :, None], own.products * (gates[:, first] & gates[:, second])),
+    )
+    if own.networks is not None:
+        weight = own.networks.layers[0][0] * mask[:, None]
+        own = eqx.tree_at(lambda drift: drift.networks.layers[0][0], own, weight)
+    return KnownSplines(own, s)

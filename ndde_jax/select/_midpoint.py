@@ -15,11 +15,11 @@ from .._checks import check_real_array, is_traced
 from .._types import Checked, RealScalarLike, TrajectoryLike, namespace_of, to_jax
 from ..fit._correction import check_lagged_model, meet_midway, meet_midway_known
 from ..models._model import AbstractDelayModel
+from ..models._splines import known_splines
 from ..samples._samples import Samples
 from ..samples._trajectories import read_lags
 from ..windows._prior import PriorKnowledge, read_prior
 from ..windows._windows import Measurements, Windows, cut_windows, lagged_windows, read_measurements
-from ._spline_fit import known_drift
 from ._splines import spline_graph
 
 IRREGULAR = (
@@ -109,8 +109,8 @@ class Steps(NamedTuple):
         """Return the states halfway through each step, and the rates corrected there, by a
         model.
         """
-        traced = is_traced(self.plain)
-        if not traced and (drift := known_drift(model)) is not None:
+        drift = None if is_traced(self.plain) else known_splines(model)
+        if drift is not None:
             return meet_midway_known(self.plain, drift, self.end, self.bend)
         return meet_midway(self.plain, model, to_jax(self.end), to_jax(self.bend))
 

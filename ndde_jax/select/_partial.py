@@ -9,6 +9,7 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from .._types import to_jax
+from ..models._splines import known_splines
 from ..regression._features import WIDTH
 from ..regression._missing import fit_normal
 from ..samples._samples import Samples
@@ -17,7 +18,7 @@ from ..windows._windows import PartialWindows, Windows, row_range
 from ._between import standardised
 from ._midpoint import Steps, around, steps_between
 from ._screened import Screened
-from ._spline_fit import fit_screened, known_drift
+from ._spline_fit import fit_screened
 
 # Numbers in the splines of all targets, each in windows of its own: 4 GB in double precision.
 MOST_NUMBERS = 5 * 10**8
@@ -139,7 +140,7 @@ def _met_midway(screened: Screened, steps: Steps, rated: Bool[np.ndarray, "windo
     model = fit_screened(screened, screened.found.graph)
     s = jax.tree.map(lambda a: np.asarray(a, float)[None], steps.plain.scaling)
     start = np.asarray(steps.plain.history, float) * s.scale[None] + s.center[None]
-    drift: Any = known_drift(model)  # of splines alone
+    drift: Any = known_splines(model)
     expected = (drift(start) - s.rate_center) / s.rate_scale
     increment = np.where(rated, np.asarray(steps.plain.increment), expected)
     plain = dataclasses.replace(

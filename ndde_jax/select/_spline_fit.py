@@ -1,10 +1,8 @@
 """The drift of a graph by least squares on splines and products: nothing trained or compiled."""
 
-from collections.abc import Callable
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from .._axes import from_graph_axes
@@ -14,7 +12,7 @@ from ..fit._refit import checked_graph
 from ..models._model import NeuralDDE
 from ..models._networks import MaskedDrift
 from ..models._splines import SplineDrift, pairs_of
-from ..regression._features import WIDTH, spline_terms
+from ..regression._features import WIDTH
 from ..windows._windows import Windows
 from ._screened import Screened
 from ._target_fit import Coefficients
@@ -157,37 +155,3 @@ def _target(screened: Screened, j: int, mask: KnownMask, n_slots: int):
         for (a, b), value in zip(slots, paired, strict=True):
             products[places[(int(a), int(b))]] = size * value
     return index, mean, splines, products
-
-
-def known_drift(model: Any) -> Callable | None:
-    """Return the physical drift of many physical histories `[window lag dim]` in NumPy, of a model
-    of splines alone; None for others.
-    """
-    drift = getattr(model, "drift", None)
-    if not isinstance(drift, SplineDrift) or drift.networks is not None:
-        return None
-    own, s = jax.tree.map(
-        lambda a: np.asarray(a, np.float64 if jnp.issubdtype(a.dtype, jnp.floating) else a.dtype),
-        (drift, model.scaling),
-    )
-    index = own.index
-    gates = np.take_along_axis(np.asarray(model.mask).reshape(len(index), -1), index, axis=1)
-    splines = own.splines * gates[:, :, None]
-    first, second = pairs_of(index.shape[1])
-    products = own.products * (gates[:, first] & gates[:, second])
-    used = np.unique(index)
-
-    def rate(history):
-        z = (history - s.center[None, None]) / s.scale[None, None]
-        z = np.clip(z.reshape(len(z), -1), own.lower, own.upper)
-        terms = {i: spline_terms(z[:, i], own.knots[i]) for i in used}
-        out = np.tile(own.constant[None], (len(z), 1))
-        for j, slots in enumerate(index):
-            for slot, i in enumerate(slots):
-                if splines[j, slot].any():
-                    out[:, j] += terms[i] @ splines[j, slot]
-            for k in np.flatnonzero(products[j]):
-                out[:, j] += products[j, k] * z[:, slots[first[k]]] * z[:, slots[second[k]]]
-        return s.rate_center[None] + s.rate_scale[None] * out
-
-    return rate

@@ -537,7 +537,26 @@ def test_a_fitted_drift_without_some_inputs_has_them_at_their_means():
     now, before = x[1:-1], x[:-2].copy()
     before[:, 0] = before[:, 0].mean()
     expected = now * before / np.asarray(windows.scaling.rate_scale)
-    np.testing.assert_allclose(rows.drift.without(held), expected, rtol=1e-5)
+    for j in (0, 1):
+        np.testing.assert_allclose(rows.drift.without(held, j), expected[:, j], rtol=1e-5)
+
+
+@pytest.mark.parametrize("radius", [0.01, 10.0])
+def test_a_drift_of_splines_is_asked_on_the_host_as_it_is_confined(radius):
+    """In a narrow box it is pulled back nearly everywhere."""
+    x = np.cumsum(np.random.default_rng(0).normal(size=(90, 2)) * [[1.0, 0.3]], axis=0) * 0.1
+    windows = ndde.lagged_windows(x, dt=1.0, lags=(0, 1))
+    free = ndde.select.fit_splines(windows, "full")
+    model = ndde.confine(free, windows=windows, radius=radius, rate=0.5)
+    drift = rows_of(windows, model).drift
+    assert (drift.known is None) == (radius < 1)
+    history = jnp.stack([x[1:-1], x[:-2]], axis=1)
+    scale = np.asarray(windows.scaling.rate_scale)
+    np.testing.assert_allclose(drift.rates * scale[None], jax.vmap(model)(history), atol=1e-9)
+    moved = history.at[:, 1, 0].add(0.1 * x[:-2, 0].std())
+    for j in (0, 1):
+        expected = jax.vmap(model)(moved)[:, j] / scale[j]
+        np.testing.assert_allclose(drift.with_moved(1, 0, 0.1, j), expected, atol=1e-9)
 
 
 def test_a_source_that_acts_through_products_is_seen_to_move_its_target():
