@@ -29,17 +29,15 @@ class FittedDrift(NamedTuple):
     """A fitted drift along rows of the past.
 
     - `rates`: what it says of the standardised rates, `[row dim]`.
-    - `model`, in physical units, and the `history` that it reads, `[row lag every]`, in a `dtype`.
-    - `known`: its splines on the host, where it has some.
+    - `rate`: the physical rate of one of the variables of the history at physical histories.
+    - `history`: that it reads, `[row lag every]`.
     - `scale`: of the rates, `[dim]`.
     - `among`: which variables of the history the rows have.
     """
 
     rates: Float[np.ndarray, "row dim"]
-    model: AbstractDelayModel | Callable
+    rate: Callable[[Float[np.ndarray, "row lag every"], int], Column]
     history: Float[np.ndarray, "row lag every"]
-    dtype: Any
-    known: KnownSplines | None
     scale: Float[np.ndarray, "dim"]
     among: Int[np.ndarray, "dim"]
 
@@ -53,16 +51,17 @@ class FittedDrift(NamedTuple):
     ) -> "FittedDrift":
         """Return the drift of a model along histories."""
         known, rates = _known(model, history), _rates(model, history, dtype) / scale
-        return cls(rates, model, history, dtype, known, scale, np.arange(len(scale)))
+
+        def by_program(histories, j):
+            return model_rates(model, histories, dtype)[:, j]
+
+        rate = by_program if known is None else known.rate
+        return cls(rates, rate, history, scale, np.arange(len(scale)))
 
     def of(self, rows: Any, some: Bool[np.ndarray, "dim"]) -> "FittedDrift":
         """Return the drift of some of the variables at some rows; its history keeps the others."""
-        return self._replace(
-            rates=self.rates[rows][:, some],
-            history=self.history[rows],
-            scale=self.scale[some],
-            among=self.among[some],
-        )
+        rates, history = self.rates[rows][:, some], self.history[rows]
+        return FittedDrift(rates, self.rate, history, self.scale[some], self.among[some])
 
     def without(self, held: SourceLags, target: int) -> Column:
         """Return the standardised rate of a target with some inputs held at their means: what the
@@ -84,14 +83,7 @@ class FittedDrift(NamedTuple):
         return self._rate(history, target)
 
     def _rate(self, history: Float[np.ndarray, "row lag every"], target: int) -> Column:
-        j = int(self.among[target])
-        known = self.known
-        rate = (
-            model_rates(self.model, history, self.dtype)[:, j]
-            if known is None
-            else known.rate(history, j)
-        )
-        return rate / self.scale[target]
+        return self.rate(history, int(self.among[target])) / self.scale[target]
 
 
 def _known(
