@@ -28,8 +28,8 @@ BENCHMARK, METHOD = "verdict_kinds", "discover"
 LEVEL = 0.95
 # Findings about what no arrow describes; on clean records they are alarms.
 ALARMS = ("hidden driver", "links at once", "drifting link")
-# Numbers of reservations that are counted together; six are a problem.
-RESERVATIONS = ((0, 0), (1, 1), (2, 3), (4, 5))
+# Numbers of reservations that are counted together; seven are a problem.
+RESERVATIONS = ((0, 0), (1, 1), (2, 3), (4, 6))
 
 
 @dataclass(frozen=True)
@@ -191,7 +191,7 @@ def _by_reservations(reports: Iterable[dict[str, float]]) -> str:
     for least, most in RESERVATIONS:
         chosen = [m for m in told if least <= m["reservations"] <= most]
         kept, true = (int(sum(m[what] for m in chosen)) for what in ("edges", "true"))
-        name = str(least) if least == most else f"{least} or {most}"
+        name = str(least) if least == most else f"{least} to {most}"
         rows.append([name, str(len(chosen)), str(kept), with_limits(true, kept)])
     return tables.markdown(["reservations", "reports", "edges", "true"], rows) if told else ""
 

@@ -108,7 +108,7 @@ def test_the_table_counts_by_hand(tmp_path):
     assert cells["maps", "2"][9] == ".40" and cells["nothing wrong", "2"][9] == ".40"
     assert cells["all", "4"][5:7][0] == "6" and cells["all", "4"][6].startswith(".83 (")
     assert cells["0", "1"][2:] == ["4", calibration.with_limits(4, 4)]
-    assert cells["2 or 3", "1"][2:] == ["4", calibration.with_limits(3, 4)]
+    assert cells["2 to 3", "1"][2:] == ["4", calibration.with_limits(3, 4)]
     assert cells["1", "0"][2:] == ["0", "-"]
     assert cells["confounded", "slow"][5].startswith(".50 (")
     assert cells["confounded", "all of them"][2].startswith("1.00 (")

@@ -131,14 +131,14 @@ def test_most_links_in_doubt_for_two_reasons_are_a_refusal(found, monkeypatch):
     assert half.verdict == "with reservations"
 
 
-def test_six_reservations_are_a_problem_together(found):
+def test_seven_reservations_are_a_problem_together(found):
     doubts = [
-        Finding("measured", f"doubt {k}", 1.0, "", ".", weight="reservation") for k in "abcdef"
+        Finding("measured", f"doubt {k}", 1.0, "", ".", weight="reservation") for k in "abcdefg"
     ]
-    five, six = (weigh(evidence_of(found), doubts[:count]) for count in (5, 6))
-    assert five == "with reservations" and "Too many" not in five.text
-    assert six == "not supported" and six.lines[0].startswith("Verdict: not supported.")
-    assert "Too many reservations to rely on the links. (doubt a)" in six.text
+    six, seven = (weigh(evidence_of(found), doubts[:count]) for count in (6, 7))
+    assert six == "with reservations" and "Too many" not in six.text
+    assert seven == "not supported" and seven.lines[0].startswith("Verdict: not supported.")
+    assert "Too many reservations to rely on the links. (doubt a)" in seven.text
     mixed = weigh(evidence_of(found), [*doubts, dataclasses.replace(doubts[0], weight="problem")])
     assert mixed == "not supported" and "Too many" not in mixed.text
 
