@@ -23,8 +23,8 @@ from ._sample_rules import SampleEvidence
 
 SUPPORTED, RESERVED, REFUSED = "supported", "with reservations", "not supported"
 # Reservations that are a problem together: the more there are, the fewer links are true
-# (`benchmarks.verdict`). Of the links of networks seen through blood, with six, hardly any were.
-# Those that say what cannot be told, rather than what was found, do not count.
+# (`benchmarks.verdict`). Of pooled records of networks that only the flow of blood tells of, with
+# six, hardly any link was. Those that say what cannot be told, not what was found, do not count.
 MANY, UNTOLD = 6, ("short record", "hidden driver possible")
 
 
