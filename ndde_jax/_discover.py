@@ -237,9 +237,9 @@ def discover(
         return at_lags(lags, prior=prior, said=said, directory=directory)
 
 
-# By how much a further correction may raise the mean logarithm of what is left of the rates: chance
-# raises it less, by .06 at most on populations that move half their way within a step.
-WORSE = 0.1
+# Share of the rates' variance by which a further correction may raise what is left, on average:
+# chance raises it by .03 at most on populations that move half their way within a step.
+WORSE = 0.05
 # How often candidates are made longer where what is left of a rate asks for later ones.
 LONGER = 2
 # Links in one sentence, and what it says.
@@ -659,7 +659,7 @@ def _worse(corrected: Screened, before: Screened) -> bool:
     """Return whether windows that were corrected again are worse described: the corrections run
     away where a path turns within a step.
     """
-    rise = np.asarray(corrected.found.cost) - np.asarray(before.found.cost)
+    rise = np.asarray(corrected.found.risk) - np.asarray(before.found.risk)
     return bool(np.mean(rise) > WORSE)
 
 
