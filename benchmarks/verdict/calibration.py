@@ -28,7 +28,7 @@ BENCHMARK, METHOD = "verdict_kinds", "discover"
 LEVEL = 0.95
 # Findings about what no arrow describes; on clean records they are alarms.
 ALARMS = ("hidden driver", "links at once", "drifting link")
-# Numbers of reservations that are counted together.
+# Numbers of reservations that are counted together; more than seven are always a problem.
 RESERVATIONS = ((0, 0), (1, 1), (2, 3), (4, 7))
 
 

@@ -752,14 +752,13 @@ def static_targets(rows: Rows, left: Float[np.ndarray, "row target"]) -> Static:
 
 # Error rate of a whole record: all candidates of all targets together (Bonferroni).
 DRIFT_ERROR = 1e-3
-# Share of a rate that an effect which changes explains at least: of a path without noise what the
-# method leaves is no chance, and a test sees anything in it.
-DRIFTS = 1e-3
 
 
 def drifting(inputs: Inputs, graph: KnownGraph) -> KnownGraph:
     """Return the candidates that explain, times time, what the kept inputs, they themselves and
-    time leave of a rate. A link that goes from one sign to the other is seen here and nowhere else.
+    time leave of a rate, and more of it than an error of the drift may be: without noise a test
+    sees anything in that. A link that goes from one sign to the other is seen here and nowhere
+    else.
     """
     rows = inputs.rows
     n, dim, lags = len(rows.rates), rows.dim, len(rows.lags)
@@ -778,8 +777,8 @@ def drifting(inputs: Inputs, graph: KnownGraph) -> KnownGraph:
                 rate = rows.rates[:, j]
                 tested = source_tests(rate, _centred(test), _centred(made), given)
                 of_rate = np.var(left_by(rate, given)) / max(np.var(rate), 1e-300)
-                chance = np.where(tested.share * of_rate < DRIFTS, 1, tested.p)
-                p[:, j] = np.fmax(p[:, j], chance.reshape(dim, lags))
+                told = np.where(tested.share * of_rate > NOISE, tested.p, 1)
+                p[:, j] = np.fmax(p[:, j], told.reshape(dim, lags))
     p = np.where(rows.allowed, p, np.nan)
     with np.errstate(invalid="ignore"):
         return p < DRIFT_ERROR / max(np.isfinite(p).sum(), 1)

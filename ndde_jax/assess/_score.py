@@ -49,14 +49,17 @@ class FittedDrift(NamedTuple):
         dtype: Any,
         scale: Float[np.ndarray, "dim"],
     ) -> "FittedDrift":
-        """Return the drift of a model along histories."""
-        known, rates = _known(model, history), _rates(model, history, dtype) / scale
+        """Return the drift of a model along histories: of splines on the host, of others by a
+        compiled program.
+        """
+        known = _known(model, history)
 
         def by_program(histories, j):
             return model_rates(model, histories, dtype)[:, j]
 
+        rates = model_rates(model, history, dtype) if known is None else known(history)
         rate = by_program if known is None else known.rate
-        return cls(rates, rate, history, scale, np.arange(len(scale)))
+        return cls(rates / scale, rate, history, scale, np.arange(len(scale)))
 
     def of(self, rows: Any, some: Bool[np.ndarray, "dim"]) -> "FittedDrift":
         """Return the drift of some of the variables at some rows; its history keeps the others."""
@@ -96,16 +99,6 @@ def _known(
         away = np.abs(history[:, 0] - np.asarray(model.center))
         return known_splines(model.model) if (away <= np.asarray(model.radius)).all() else None
     return known_splines(model)
-
-
-def _rates(
-    model: AbstractDelayModel | Callable, history: Float[np.ndarray, "row lag every"], dtype: Any
-) -> Float[np.ndarray, "row every"]:
-    """Return the rates of a model at physical histories: of splines on the host, of others by a
-    compiled program.
-    """
-    known = _known(model, history)
-    return model_rates(model, history, dtype) if known is None else known(history)
 
 
 class Rows(NamedTuple):
@@ -223,7 +216,8 @@ def drift_of(
 ) -> Float[np.ndarray, "row dim"]:
     """Return the drift of a model at all valid rows, in physical units."""
     history = _physical(windows, np.asarray(windows.valid), windows.history)
-    return _rates(model, history, windows.history.dtype)
+    physical = np.ones(history.shape[2])
+    return FittedDrift.along(model, history, windows.history.dtype, physical).rates
 
 
 def _physical(windows, used, history):

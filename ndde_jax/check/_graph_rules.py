@@ -868,7 +868,8 @@ def _hit_at_once(
     limits=Limits(
         reservation=0.0,
         problem=1.0,
-        why="a share of the candidates, each tested at an error rate of .001 for all together; a "
+        why="a share of the candidates, each tested at an error rate of .001 for all together, and "
+        "explaining a thousandth of its target's rate, since less may be an error of the drift; a "
         "problem where a link between variables that are not linked turns, which is then missing",
     ),
 )

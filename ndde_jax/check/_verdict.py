@@ -22,9 +22,9 @@ from ._graph_rules import GraphEvidence, evidence_of
 from ._sample_rules import SampleEvidence
 
 SUPPORTED, RESERVED, REFUSED = "supported", "with reservations", "not supported"
-# Reservations that are a problem together: the more there are, the fewer links are true
-# (`benchmarks.verdict`). Of pooled records of networks that only the flow of blood tells of, with
-# six, hardly any link was. Those that say what cannot be told, not what was found, do not count.
+# Reservations that are a problem together: the more there are, the fewer links are true, as
+# `benchmarks.verdict table` counts. Those that say what cannot be told, not what was found, do not
+# count.
 MANY, UNTOLD = 6, ("short record", "hidden driver possible")
 
 
