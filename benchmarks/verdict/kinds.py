@@ -88,7 +88,7 @@ def _season(batch: Batch, seed: int, period: float = 24.0):
 
 _MAP, _FLOW = generators.clean_map, generators.clean_flow
 _HIDDEN = ("hidden driver",)
-_COARSE = ("links at once", "residual memory", "hidden driver")
+_COARSE = ("links at once", "residual memory", "persistent rates", "hidden driver")
 _DRIFT = ("drifting link", "change of regime")
 KINDS: dict[str, Kind] = {
     "linear map": Kind(_of(_MAP), "maps"),

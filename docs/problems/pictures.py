@@ -13,6 +13,7 @@ from records import (
     DT,
     Data,
     N,
+    averaged,
     between,
     blood,
     bursts,
@@ -152,6 +153,20 @@ def memory(ax, data, colour):
     ax.set(xlabel="samples later", ylabel="correlation of what is left", ylim=(-0.2, 0.7))
 
 
+def own_past(ax, data, colour):
+    """Weights of the variables' own past in their rates, beside the present of all."""
+    x, lags = data.x, np.arange(1, 6)
+    rows = np.arange(6, len(x) - 1)
+    weights = []
+    for j in range(x.shape[1]):
+        past = np.stack([x[rows - lag, j] for lag in lags], axis=1)
+        design = np.column_stack([np.ones(len(rows)), x[rows], past])
+        weights.append(np.linalg.lstsq(design, x[rows + 1, j] - x[rows, j], rcond=None)[0][-5:])
+    ax.bar(lags, np.mean(weights, axis=0), width=0.6, color=colour)
+    ax.axhline(0, color="#555555", lw=0.6)
+    ax.set(xlabel="samples before", ylabel="weight of own past", ylim=(-0.22, 0.08))
+
+
 def pairs_of_news(ax, data, colour):
     """What is new in one variable over what is new in the other at the same sample."""
     now, before = data.x[3:], np.column_stack([data.x[3 - k : -k] for k in (1, 2, 3)])
@@ -282,6 +297,9 @@ def pairs():
             coarsely, ("a delay of 8 samples", "a delay of 10")),
         "residual memory": (Data(hidden()[:, 1:], lags=(0,)), Data(hidden(), lags=(0,)), memory,
             ("its driver was not measured", "its driver is there")),
+        "persistent rates": (
+            Data(averaged(True), {"dt": 1.0}), Data(averaged(False), {"dt": 1.0}), own_past,
+            ("means over an interval", "values at its end")),
         "later delay": (
             Data(delayed(8), lags=tuple(range(5))), Data(delayed(8), lags=tuple(range(11))), later,
             ("a delay of 8, candidates up to 4", "candidates up to 10")),

@@ -62,6 +62,19 @@ def hidden(n=N, seed=0, fine=10):
 
 
 @functools.cache
+def averaged(means, n=N, seed=0, fine=10):
+    """A ring of three variables, each pushed by the one before it: means over every sampling
+    interval, or values at its end.
+    """
+    rng, x = np.random.default_rng(seed), np.zeros((fine * (n + 100), 3))
+    noise = np.sqrt(1 / fine) * rng.normal(size=x.shape)
+    for k in range(len(x) - 1):
+        x[k + 1] = x[k] + (0.4 * np.roll(x[k], 1) - 0.8 * x[k]) / fine + noise[k]
+    inside = x[100 * fine :].reshape(n, fine, 3)
+    return inside.mean(axis=1) if means else inside[:, -1]
+
+
+@functools.cache
 def bursts(seen=False, n=1000, seed=0):
     """An unseen variable jumps now and then and moves two others, one two samples before the other;
     or, if it is `seen`, the first of them moves the second.

@@ -20,6 +20,7 @@ from ._relations import (
     noisy_rates,
     partial_correlations,
     partial_residuals,
+    persistent,
     residuals,
     static_targets,
     turning_back,
@@ -98,6 +99,8 @@ class Relations:
         source, `[source target lag]`.
     - `turning_back`: variables of which what is left of the rate turns back at the next step, as
         errors of the measurement make it, `[target]`.
+    - `persistent`: variables whose rates go on from one step to the next beyond what is kept, where
+        those of the record do, `[target]`.
     - `later`: states later than every candidate that explain what is left of a rate, `Later`.
     """
 
@@ -113,6 +116,7 @@ class Relations:
     partly: Bool[np.ndarray, "source target"]
     unconfirmed: KnownGraph
     turning_back: Bool[np.ndarray, " target"]
+    persistent: Bool[np.ndarray, " target"]
     later: Later
 
     @classmethod
@@ -133,6 +137,7 @@ class Relations:
             partly=pairs,
             unconfirmed=none,
             turning_back=none[0, :, 0],
+            persistent=none[0, :, 0],
             later=Later.none(len(graph)),
         )
 
@@ -147,7 +152,7 @@ class Relations:
         for name in ("drifting", "not_excluded", "partly", "unconfirmed", "confounded"):
             values[name] = np.array(getattr(self, name))
             values[name][some, j] = getattr(part, name)[:, own]
-        for name in ("static", "derived", "turning_back"):
+        for name in ("static", "derived", "turning_back", "persistent"):
             values[name] = np.array(getattr(self, name))
             values[name][j] = getattr(part, name)[own]
         later = Later(*map(np.array, self.later))
@@ -394,6 +399,7 @@ def _relations(
         partly=hidden.partly & ~required.any(axis=2),
         unconfirmed=unconfirmed(some, graph, required) & ~mistaken[:, None, None],
         turning_back=mistaken,
+        persistent=persistent(inputs, graph, left),
         later=later_states(inputs, graph, noisy_rates(inputs, left) & ~mistaken),
     )
 

@@ -29,6 +29,7 @@ from ._score import (
     SourceLags,
     basis,
     bends,
+    bounded_left,
     drift_beyond,
     earlier,
     given_columns,
@@ -334,6 +335,66 @@ def _passed_on(rows: Rows) -> Float[np.ndarray, "row dim"]:
         width = by * float(rows.past[:, now, j].std())
         stays[:, j] += float(rows.moves[j]) * more / max(width, 1e-300)
     return np.where(np.isfinite(stays), stays, 1.0)
+
+
+# Standard errors beyond which the rates of a record go on, all variables together, and without the
+# one of which that is clearest: error rates of .001 and .05.
+GOES_ON, WITHOUT_ONE = 3.09, 1.645
+
+
+def persistent(
+    inputs: Inputs, graph: KnownGraph, left: Float[np.ndarray, "row dim"]
+) -> Bool[np.ndarray, "dim"]:
+    """Return the variables whose rates go on from one step to the next, where those of the record
+    do, all together: at the same present level, and with the other inputs as they were kept and at
+    the lags beside, a rate is larger the lower the level was a step before.
+
+    Means over a step or smoothed values do so, of a process that does not, and what an unseen
+    driver moves. One variable alone may follow its own past; a map of which that was found does.
+    `left` are the residuals of rates; where hardly anything is left nothing is tested.
+    """
+    rows, none = inputs.rows, np.zeros(inputs.rows.dim, bool)
+    lags, before = np.asarray(rows.lags), rows.before(rows.step)
+    there, soon = before >= 0, lags <= rows.step
+    if lags[0] != 0:
+        return none
+    products = {}
+    for j in map(int, np.flatnonzero(noisy_rates(inputs, left))):
+        own = np.zeros_like(graph[:, j])
+        own[j] = graph[j, j] & soon
+        if not rows.allowed[:, j].any() or (own[j, 1:].any() and not rows.midway):
+            continue
+        others = graph[:, j] & ~own
+        around = np.abs(lags[:, None] - lags[None]) <= rows.step
+        beside = others @ around & ~others
+        beside[j] &= ~soon
+        given = [kept_columns(inputs, others), inputs.test[:, 0, j]]
+        given.append(inputs.line.transpose(0, 2, 1)[:, beside])
+        drift = drift_beyond(rows, j, left_by(rows.rates[:, j], np.concatenate(given, axis=1)))
+        if drift is not None:
+            given.append(drift.without(own, j)[:, None])
+        columns = np.concatenate(given, axis=1)[there]
+        if there.sum() < 3 * (columns.shape[1] + 10):
+            continue
+        q, level = basis(columns), inputs.line[before[there], 0, j]
+        past = left_by(level, columns)
+        rate = bounded_left(rows.rates[there, j], q)
+        size = float(np.linalg.norm(past) * np.linalg.norm(rate))
+        if size > 0:
+            products[j] = -past * rate / size
+    if len(products) < 2:
+        return none
+    clear = {j: _deviations(own) for j, own in products.items()}
+    together, first = sum(products.values()), max(clear, key=clear.__getitem__)
+    rest = _deviations(together - products[first])
+    if _deviations(together) > GOES_ON and rest > WITHOUT_ONE:
+        none[[j for j, one in clear.items() if one > WITHOUT_ONE]] = True
+    return none
+
+
+def _deviations(products: Column) -> float:
+    """Return the sum over its standard error, which holds for changing variances."""
+    return float(products.sum() / max(np.linalg.norm(products), 1e-300))
 
 
 class Unseen(NamedTuple):

@@ -678,6 +678,24 @@ def _memory(e: GraphEvidence) -> Iterator[Hit]:
 
 
 @estimated_rule(
+    "persistent rates",
+    "{rates} from one sample to the next, beyond what was found: samples may be means over the "
+    "interval or smoothed, or something unseen drives the system.",
+    "Use values at single times; of means, read delays with half an interval of doubt.",
+    limits=Limits(
+        reservation=0.0,
+        why="a share of the variables; tested for all of them together at an error rate of .001",
+    ),
+)
+def _persistent(e: GraphEvidence) -> Iterator[Hit]:
+    which = e.relations.persistent & e.modelled
+    if which.any():
+        who = listed([n for n, one in zip(e.names, which, strict=True) if one])
+        rates = f"The rate of {who} goes on" if which.sum() == 1 else f"The rates of {who} go on"
+        yield Hit(float(which.sum() / e.modelled.sum()), {"rates": rates})
+
+
+@estimated_rule(
     "later delay",
     "What is left of a rate is explained by a state before every candidate lag: {links}. A delay "
     "seems to be missing, and links that are kept may stand in for it.",

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 import pytest
-from scipy import integrate, stats
+from scipy import integrate, linalg, stats
 from scipy.linalg import expm
 
 import ndde_jax as ndde
@@ -415,6 +415,61 @@ def test_what_is_left_beside_a_hidden_driver_does_not_turn_back():
         batch = generators.hidden_map(6, kind=kind, strength=1.5, seed=1)
         for x, graph in zip(batch.x, believed(batch), strict=True):
             assert not relations_of(x, graph).turning_back.any()
+
+
+RING = 0.4 * np.roll(np.eye(3), 1, axis=0) - 0.8 * np.eye(3)
+
+
+def exact_ring(n, rng):
+    """Values of dx = RING x dt + dW at single times, and means over the intervals between: both
+    normal, with the covariance of Van Loan (1978).
+    """
+    drift = np.block([[RING, np.zeros((3, 3))], [np.eye(3), np.zeros((3, 3))]])
+    noise = np.diag([1.0, 1, 1, 0, 0, 0])
+    both = expm(np.block([[-drift, noise], [np.zeros((6, 6)), drift.T]]))
+    step = both[6:, 6:].T
+    root = np.linalg.cholesky(step @ both[:6, 6:] + 1e-12 * np.eye(6))
+    z = np.zeros((n + 100, 6))
+    for k in range(1, len(z)):
+        z[k] = step @ np.where(np.arange(6) < 3, z[k - 1], 0) + root @ rng.normal(size=6)
+    return z[100:, :3], z[100:, 3:]
+
+
+def ring_graph(dim=3):
+    graph = np.zeros((dim, dim, len(LAGS)), bool)
+    graph[np.arange(3), np.arange(3), 0] = graph[np.arange(3), (np.arange(3) + 1) % 3, 0] = True
+    return graph
+
+
+def test_rates_of_means_go_on_and_those_of_values_do_not():
+    values, means = exact_ring(1000, np.random.default_rng(0))
+    # Covariances of a value and the next one, from Lyapunov's equation.
+    ahead = linalg.solve_continuous_lyapunov(RING, -np.eye(3)) @ expm(RING).T
+    assert np.allclose(np.cov(values[:-1].T, values[1:].T)[:3, 3:], ahead, atol=0.2)
+    for scheme in ("euler", "midpoint"):
+        make = ndde.select.midpoint_windows if scheme == "midpoint" else ndde.lagged_windows
+        assert relations(make(means, dt=1.0, lags=LAGS), ring_graph()).persistent.all()
+        assert not relations(make(values, dt=1.0, lags=LAGS), ring_graph()).persistent.any()
+
+
+def test_one_variable_that_follows_its_own_past_is_none_of_them():
+    """It tells nothing of the sampling, whether that was found or not."""
+    rng, x = np.random.default_rng(0), np.zeros((1000, 4))
+    x[:, :3] = exact_ring(1000, rng)[0]
+    for k in range(2, 1000):
+        x[k, 3] = 1.2 * x[k - 1, 3] - 0.5 * x[k - 2, 3] + rng.normal()
+    graph = ring_graph(4)
+    graph[3, 3, 0] = True
+    assert not relations_of(x, graph).persistent.any()
+    graph[3, 3, 1] = True
+    assert not relations_of(x, graph).persistent.any()
+
+
+@pytest.mark.slow
+def test_values_at_single_times_go_on_by_chance_only():
+    rng = np.random.default_rng(1)
+    paths = (exact_ring(500, rng)[0] for _ in range(300))
+    assert sum(relations_of(x, ring_graph()).persistent.any() for x in paths) <= 3
 
 
 def test_residuals_that_turn_back_are_those_of_a_moving_average():
