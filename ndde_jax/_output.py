@@ -118,10 +118,11 @@ def pictures_or_none(draw: Callable[[], dict[str, Any]]) -> dict[str, bytes]:
 
 def _drawn(found: Any) -> dict[str, Any]:
     from .plot import plot_lag_matrix, plot_process_graph
+    from .plot._graphs import beside_arrows, labels_of
 
-    shared = {name: getattr(found, name) for name in ("lags", "names", "dt", "time_unit")}
+    shared = labels_of(found)
     matrix = plot_lag_matrix(found.scores, graph=found.graph, **shared)
-    shared |= {"delays": found.delays, "confounded": found.confounded}
+    shared |= beside_arrows(found)
     process = plot_process_graph(found.graph, scores=found.scores, **shared).get_figure()
     return {"lag_matrix.png": matrix, "process_graph.png": process}
 

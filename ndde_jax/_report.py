@@ -11,7 +11,7 @@ import jax
 import numpy as np
 
 from ._checks import refusal, shown
-from ._spoken import listed, percent, time_span
+from ._spoken import amount, listed, percent, time_span
 from ._store import version
 from .check._finding import LINE, Finding, findings_of
 from .check._graph_rules import GraphEvidence, evidence_of
@@ -272,7 +272,7 @@ def _words(e: GraphEvidence, edges: Sequence[tuple[int, int, int]], explained: f
     links = [edge for edge in edges if edge[0] != edge[1]]
     others = [e.names[edge[0]] + (f" {late[edge]} before" * bool(late[edge])) for edge in links]
     own = ["its own past"] * (len(links) < len(edges))
-    by = " and ".join(filter(None, (listed(others, SHOWN_NAMES), *own)))
+    by = " and ".join(filter(None, (listed(list(dict.fromkeys(others)), SHOWN_NAMES), *own)))
     return f"{explained:.0%} of how fast it changes is explained by {by}."
 
 
@@ -282,7 +282,7 @@ def _data(found: Any) -> str:
     many = f"{lengths[0]} samples" if len(lengths) == 1 else (
         f"{len(lengths)} recordings, {sum(lengths)} samples"
     )  # fmt: skip
-    gaps = f", {missing} values missing after treatment" if missing else ""
+    gaps = f", {amount(float(missing), 'value', 9)} missing after treatment" if missing else ""
     dropped = int(found.windows.dropped)
     touched = f"; {dropped} more touch a missing value" if dropped else ""
     if found.windows.partial is not None:

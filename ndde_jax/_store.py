@@ -328,10 +328,6 @@ def _join(path: str, name: str) -> str:
     return f"{path}.{name}" if path else name
 
 
-# Of results before the format that `_store` reads.
-OLD_SUFFIX = ".eqx"
-
-
 class Kept:
     """A directory of results, one file each, under names that say what they were computed from.
 
@@ -354,10 +350,7 @@ class Kept:
         try:
             return read(path, object)
         except FileNotFoundError:
-            old = path.with_suffix(OLD_SUFFIX)
-            if old.exists():
-                why = f"{old} was written in a format of earlier versions"
-                self.unread.append(f"{why}; it is computed again and kept in the present one.")
+            pass
         except (ValueError, OSError) as error:
             self.unread.append(f"{path} cannot be read ({error}); it is computed again.")
         return None

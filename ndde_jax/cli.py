@@ -500,14 +500,8 @@ def _list_examples(arguments: argparse.Namespace) -> None:
             print(f"  {example.description}\n  {example.source}\n  {example.licence}")
 
 
-def _load(arguments: argparse.Namespace) -> ndde_jax.Discovery:
-    directory = Path(arguments.discovery)
-    inner = directory / "discovery"
-    return ndde_jax.Discovery.load(inner if inner.is_dir() else directory)
-
-
 def _effects(arguments: argparse.Namespace) -> None:
-    found = _load(arguments)
+    found = ndde_jax.Discovery.load(arguments.discovery)
     effects = found.effects()
     pairs = effects.interactions()
     contents = {
@@ -541,7 +535,7 @@ def _curves(effects: Any) -> Any:
 
 
 def _forecast(arguments: argparse.Namespace) -> None:
-    found = _load(arguments)
+    found = ndde_jax.Discovery.load(arguments.discovery)
     made = found.forecast(
         arguments.horizon, paths=arguments.paths, key=jax.random.key(arguments.seed)
     )
@@ -549,7 +543,7 @@ def _forecast(arguments: argparse.Namespace) -> None:
 
 
 def _intervene(arguments: argparse.Namespace) -> None:
-    found = _load(arguments)
+    found = ndde_jax.Discovery.load(arguments.discovery)
     made = found.intervene(
         dict(arguments.set) or None,
         shift=dict(arguments.shift) or None,

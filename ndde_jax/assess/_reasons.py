@@ -34,7 +34,7 @@ def reasons(
                 return "kept: required"
             return f"kept: {pays}" if score > cost else f"kept with the others: by itself it {pays}"
         if not allowed[i, j, a]:
-            return "allowed: no, events come from elsewhere first" if events else "allowed: no"
+            return "allowed: no, events reach another variable first" if events else "allowed: no"
         if passed_on[i, j, a]:
             return "passed on within a sampling interval by what is related to the target at once"
         beside = [k for k in (a - 1, a + 1) if 0 <= k < len(lags) and graph[i, j, k]]

@@ -98,6 +98,8 @@ class GraphEvidence:
     - `alone`: strengths of the edges as the paper defines them; None where they were not measured.
     - `passed_on`: pairs of a map between which another variable passes on within a sampling
         interval what foretells the target; None where these were not looked for.
+    - `held_out`: share of the variance of each rate that is left on blocks of the record that were
+        not fitted, `[target]`; None where that was not measured.
     """
 
     names: tuple[str, ...]
@@ -120,6 +122,7 @@ class GraphEvidence:
     whole: bool = False
     alone: np.ndarray | None = None
     passed_on: np.ndarray | None = None
+    held_out: np.ndarray | None = None
 
     @property
     def lags(self) -> tuple[int, ...]:
@@ -185,7 +188,7 @@ class GraphEvidence:
         if samples is None or len(samples.values) > 1:
             return ""
         date = samples.when(len(samples.values[0]) // 2)
-        return f" (the second begins in {date})" if date else ""
+        return f" (the second begins at {date})" if date else ""
 
     @functools.cached_property
     def drift(self) -> Float[np.ndarray, "row dim"] | None:
@@ -296,7 +299,7 @@ class GraphEvidence:
         low, high = (float(end) + step for end in self.delay_intervals[edge])
         grid = delay == on_grid and low < high and self.flow and not self.events
         said = self._span(delay + step, low, high)
-        return said + ", not resolved below" * bool(said and grid)
+        return said.replace(")", ", not resolved below)") if grid else said
 
     def _span(self, *times: float) -> str:
         """Return a time, and its interval, in words; empty if it is none."""
@@ -340,7 +343,7 @@ class GraphEvidence:
 def evidence_of(found: Any) -> GraphEvidence:
     """Return what rules read of a [`Discovery`][ndde_jax.Discovery]."""
     same = ("names", "inputs", "windows", "model", "strengths", "graph", "delays")
-    same += ("delay_intervals", "events", "time_unit", "samples", "scores", "lower")
+    same += ("delay_intervals", "events", "time_unit", "samples", "scores", "lower", "held_out")
     looked_for = found.length is None and 0 in found.lags and not found.moves_between_samples
     return GraphEvidence(
         **{name: getattr(found, name) for name in same},
@@ -656,7 +659,7 @@ def _no_foresight(e: GraphEvidence) -> Iterator[Hit]:
 
 @estimated_rule(
     "residual memory",
-    "What is left of the rate of {who} has a memory ({share} of its variance): a driver is hidden "
+    "What is left of the rate of {who} has a memory ({share} of the variance): a driver is hidden "
     "or a delay is not among the candidates.",
     "Add the driver or larger lags; edges may be stand-ins.",
     limits=Limits(
@@ -671,10 +674,11 @@ def _memory(e: GraphEvidence) -> Iterator[Hit]:
         return
     memory = np.where(e.modelled, e.memory, 0)
     worst = float(memory.max())
-    who = listed([n for n, m in zip(e.names, memory, strict=True) if m > MEMORY])
+    who = [n for n, m in zip(e.names, memory, strict=True) if m > MEMORY]
+    share = percent(worst) if len(who) == 1 else f"up to {percent(worst)}"
     # Who comes first, which decides where events pass, does not rest on the drift.
     weight = RESERVATION if worst > HEAVY_MEMORY and e.events else None
-    yield Hit(worst, {"who": who, "share": percent(worst)}, weight=weight)
+    yield Hit(worst, {"who": listed(who), "share": share}, weight=weight)
 
 
 @estimated_rule(
@@ -846,6 +850,8 @@ def _at_once(e: GraphEvidence) -> Iterator[Hit]:
         }
         yield _hit_at_once(e, np.triu(related, 1), "--", share, words, weight)
     driven = e.relations.at_once & e.modelled[None] & ~e.modelled[:, None]
+    # What acts within the interval does what it goes on to do afterwards.
+    driven &= ~(e.pairs & (np.sign(e.relations.correlation) != _directions(e)))
     if driven.any():
         inputs = [e.names[int(i)] for i in np.flatnonzero(driven.any(axis=1))]
         shared = e.relations.correlation**2 * np.asarray(e.strengths.risk, float)[None]
@@ -862,6 +868,19 @@ def _at_once(e: GraphEvidence) -> Iterator[Hit]:
         }
         weight = RESERVATION if missing.any() else NOTE
         yield _hit_at_once(e, driven, "→", float(missing.sum() / driven.sum()), words, weight)
+
+
+def _directions(e: GraphEvidence) -> Int[np.ndarray, "source target"]:
+    """Return whether a target rather rises (1) or falls (−1) after its source is high, of the
+    strongest lag kept; 0 without a link.
+    """
+    valid = np.asarray(e.windows.valid)
+    past, rates = (np.asarray(a, float)[valid] for a in (e.windows.history, e.windows.increment))
+    direction = np.zeros(e.pairs.shape, int)
+    for i, j in np.argwhere(e.pairs):
+        a = int(np.where(e.graph[i, j], e.scores[i, j], -1).argmax())
+        direction[i, j] = np.sign(np.mean((past[:, a, i] - past[:, a, i].mean()) * rates[:, j]))
+    return direction
 
 
 def _hit_at_once(

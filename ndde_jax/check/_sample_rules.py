@@ -452,9 +452,11 @@ def _missing(evidence: SampleEvidence, in_a_row: bool) -> Iterator[Hit]:
     gone = np.concatenate([np.isnan(x) for x in samples.values])
     longest, ends = evidence.longest_gap
     if longest and in_a_row == (longest > SHORT_GAP):
-        share = float(gone.mean())
+        share, number = float(gone.mean()), int(gone.sum())
         worst = samples.names[int(np.argmax(gone.mean(axis=0)))]
-        words = {"share": share, "worst": worst, "longest": amount(float(longest), "sample", 9)}
+        count = f"{amount(float(number), 'value', 9)} ({share:.1%}, most of {worst}) are"
+        words = {"count": f"1 value of {worst} is" if number == 1 else count}
+        words["longest"] = amount(float(longest), "sample", 9)
         yield Hit(share, words | {"ends": f", {ends}" if ends else ""})
 
 
@@ -463,9 +465,8 @@ for _name, _in_a_row in (("missing values", False), ("missing stretch", True)):
         _name,
         SAMPLES,
         functools.partial(_missing, in_a_row=_in_a_row),
-        "{share:.1%} of the values are missing and not estimated, most of {worst}; the longest gap "
-        "has {longest}{ends}. Windows that touch one count at most for "
-        "variables that do not need it.",
+        "{count} missing and not estimated; the longest gap has {longest}{ends}. Windows that "
+        "touch one count at most for variables that do not need it.",
         "Nothing, unless values are missing because of what they would be: then what is left is a "
         "biased part.",
         Limits(

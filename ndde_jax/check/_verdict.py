@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
+from jaxtyping import Float
 
 from ._finding import (
     GRAPH,
@@ -22,6 +23,8 @@ from ._graph_rules import GraphEvidence, evidence_of
 from ._sample_rules import SampleEvidence
 
 SUPPORTED, RESERVED, REFUSED = "supported", "with reservations", "not supported"
+# Names up to which shares are listed.
+SHOWN_NAMES = 6
 # Reservations that are a problem together: the more there are, the fewer links are true, as
 # `benchmarks.verdict table` counts. Those that say what cannot be told, not what was found, do not
 # count.
@@ -111,11 +114,13 @@ def weigh(evidence: GraphEvidence, findings: Iterable[Finding], also: str = "") 
 def _told(findings: list[Finding]) -> str:
     shown = " ".join(f"({finding.name}) {finding.text}" for finding in findings[:SHOWN_LINKS])
     more = len(findings) - SHOWN_LINKS
-    return shown + (f" And {more} more below." if more > 0 else "")
+    return shown + (f" And {more} more among the findings." if more > 0 else "")
 
 
 def _next(reasons: list[Finding]) -> str:
-    remedies = list(dict.fromkeys(f.remedy for f in reasons if f.remedy))[:2]
+    # What a line of code mends comes first.
+    by_code = sorted((f.remedy for f in reasons if f.remedy), key=lambda said: "x[" not in said)
+    remedies = list(dict.fromkeys(by_code))[:2]
     if not remedies:
         return "found.effects(), found.forecast(...); found.report(full=True) has the rest."
     return " ".join(remedies)
@@ -138,15 +143,24 @@ def _sure(e: GraphEvidence) -> str:
     kept = e.kept
     if not kept.any():
         return "nothing was kept."
-    firm = int((kept & (e.lower > 0)).sum())
-    risk = np.asarray(e.strengths.risk, float)[e.modelled]
-    shares = np.maximum(0.0, 1 - risk)
-    names = np.asarray(e.names)[e.modelled]
-    explained = ", ".join(f"{name} {share:.0%}" for name, share in zip(names, shares, strict=True))
-    if len(names) > 6:
-        explained = f"{float(np.median(shares)):.0%} in the median"
-    return (
-        f"{firm} of {int(kept.sum())} kept inputs explain more than chance does, beyond their "
-        f"spread over stretches of the record (95 %). Of the rates of change is explained: "
-        f"{explained}."
+    firm, number = int((kept & (e.lower > 0)).sum()), int(kept.sum())
+    names, inside = np.asarray(e.names)[e.modelled], _share_explained(e, e.strengths.risk)
+    outside = inside if e.held_out is None else _share_explained(e, e.held_out)
+    less = np.flatnonzero(outside < inside / 2)
+    explained, tested = (
+        ", ".join(f"{names[j]} {shares[j]:.0%}" for j in which)
+        for shares, which in ((inside, range(len(names))), (outside, less))
     )
+    if len(names) > SHOWN_NAMES:
+        explained = f"{float(np.median(inside)):.0%} in the median"
+        tested = f"{len(less)} of {len(names)} variables"
+    poor = f" On blocks that were not fitted it is less than half of that: {tested}."
+    return (
+        f"{firm} of {number} kept inputs have a strength above zero by its lower 95 % bound. "
+        f"Of the rates of change is explained: {explained}.{poor if len(less) else ''}"
+    )
+
+
+def _share_explained(e: GraphEvidence, left: Any) -> Float[np.ndarray, "target"]:
+    """Return the shares of the modelled rates that are explained where others are left."""
+    return np.maximum(0.0, 1 - np.asarray(left, float)[e.modelled])

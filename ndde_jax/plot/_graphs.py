@@ -435,15 +435,29 @@ def plot_discovery(found: Any) -> Figure:
         width *= np.clip(tall / height, 1.0, 1.4)  # larger cells rather than empty space
         fig = Figure(figsize=(width + side, max(height, tall)), layout="constrained")
         left, right = fig.subfigures(1, 2, width_ratios=(width, side))  # type: ignore[misc]
-    shared = {name: getattr(found, name) for name in needed[2:]}
-    is_map = not getattr(found, "moves_between_samples", True)
-    if is_map:
-        shared["lags"] = found.level_lags
+    shared = labels_of(found)
     _draw_matrix(left, _checked(found.scores, found.graph, **shared), page)
-    shared["delays"] = None if is_map else getattr(found, "delays", None)
-    shared["confounded"] = getattr(found, "confounded", None)
+    shared |= beside_arrows(found)
     plot_process_graph(found.graph, scores=found.scores, ax=right.add_subplot(), **shared)
     return fig
+
+
+def labels_of(found: Any) -> dict[str, Any]:
+    """Return what pictures of a discovery are labelled with: its lags as its report counts them, to
+    the level that moves where it is a map, its names, and its unit of time.
+    """
+    shared = {name: getattr(found, name) for name in ("lags", "names", "dt", "time_unit")}
+    return shared if _between_samples(found) else shared | {"lags": found.level_lags}
+
+
+def beside_arrows(found: Any) -> dict[str, Any]:
+    """Return what the arrows of a discovery are labelled with, and its hidden drivers."""
+    delays = getattr(found, "delays", None) if _between_samples(found) else None
+    return {"delays": delays, "confounded": getattr(found, "confounded", None)}
+
+
+def _between_samples(found: Any) -> bool:
+    return getattr(found, "moves_between_samples", True)
 
 
 def _checked(scores, graph, lags, names, dt, time_unit) -> _Candidates:

@@ -105,9 +105,9 @@ def check_increasing(stamps: np.ndarray) -> None:
             "If clocks went back an hour there, as daylight saving time ends, name the zone with "
             "--time-zone, or in Python set index.tz_localize(ZONE, ambiguous='infer'). "
         )
-    remedy = "--trial. Sort the rows by time otherwise, or give dt instead."
+    again = "If rows are there twice, leave out one of each. " if before == after else ""
     several = "If the file holds several recordings, name the column that tells them apart with"
-    raise ValueError(f"{text}{several} {remedy}")
+    raise ValueError(f"{text}{again}{several} --trial. Otherwise sort the rows by time.")
 
 
 def is_rising(stamps: np.ndarray) -> np.ndarray:

@@ -490,7 +490,9 @@ def _filled(samples: Samples, known) -> Samples:
     columns, error = np.flatnonzero(counts), np.max(np.stack(errors), axis=0)
     left = sum(int(np.isnan(x).sum()) for x in values)
     worst = columns[np.argmax(error[columns])]  # of those that were filled
-    stay = "" if not left else f" {left} missing values stay." if left > 1 else " 1 stays."
+    stay = (
+        "" if not left else f" {left} more stay missing." if left > 1 else " 1 more stays missing."
+    )
     number, of = int(counts.sum()), named(samples, columns)
     what = f"{number} missing values in short gaps ({of}) are estimated"
     if number == 1:

@@ -697,11 +697,12 @@ def groups_of(frame: Any, names: Sequence[str]) -> np.ndarray:
 
 def panel_of(frame: Any, time: Time) -> tuple[str, ...] | None:
     """Return the column, or the text columns together, that tell recordings apart: stamps repeat,
-    and increase within each of their values.
+    or go back where another recording begins, and increase within each of their values.
     """
     stamps = time.stamps
     if stamps is None or len(stamps) < 3 or falls(stamps) or is_rising(stamps).all():
         return None
+    repeat = len(np.unique(stamps)) < len(stamps)
     parts = {word for words, *_ in PARTS.values() for word in words.split()}
     beside = [name for name in frame if name not in time.columns]
     kinds = {name: frame[name].dtype.kind for name in beside if name.lower() not in INDEX_NAMES}
@@ -716,6 +717,8 @@ def panel_of(frame: Any, time: Time) -> tuple[str, ...] | None:
     for names in [*((name,) for name in alone), *(each for each in several if len(each) > 1)]:
         groups = groups_of(frame, names)
         rows = rows_of(groups, len(groups))
-        if 2 <= len(rows) <= len(groups) / 3 and all(is_rising(stamps[r]).all() for r in rows):
+        in_turn = (groups[1:] != groups[:-1]).sum() == len(rows) - 1
+        few = 2 <= len(rows) <= len(groups) / 3 and (repeat or in_turn)
+        if few and all(is_rising(stamps[r]).all() for r in rows):
             found.append((len(rows), names))
     return min(found, default=(0, None))[1]

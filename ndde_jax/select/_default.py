@@ -212,10 +212,10 @@ class Default(AbstractStrategy):
         """Return a sentence for a report."""
         if self.networks is None:
             return "Graph found by splines and products of inputs, in closed form."
-        return (
-            "Graph found by splines and products of inputs; networks judged it for "
-            f"{judged or 'no variable'}, where they explain more."
+        by_networks = (
+            f"explained more of {judged}, and judged its inputs" if judged else "explained no more"
         )
+        return f"Graph found by splines and products of inputs; networks {by_networks}."
 
     def _search(self, screened: Screened, price, key) -> Recovery:
         """Return the graph of windows that are known, with its measure."""

@@ -622,7 +622,7 @@ class Effects:
         per = f" per {self.found.time_unit}" if self.found.time_unit else ""
         lines = [
             f"Effects of {int(self.graph.sum())} edges, between variables first: by how much the "
-            f"target changes more{per} where the source is higher by one, 90 % intervals"
+            f"target's rate of change{per} rises per unit of the source, 90 % intervals"
         ]
         rows = sorted(self.rows(), key=lambda row: row[0] == row[1])
         for source, target, lag, _, _, slope, low, high, share in rows[:SHOWN]:

@@ -513,5 +513,5 @@ def known_inputs(
     missing = [name for name in found.inputs if name not in given]
     if not missing:
         return change, ()
-    note = f"of {', '.join(missing)}, which nothing else drives, the future is forecast as well"
-    return change, (f"{note}; if it is known, give inputs=.",)
+    note = f"The future of {', '.join(missing)}, which nothing else drives, is forecast as well"
+    return change, (f"{note}; where it is known, give inputs= in Python.",)

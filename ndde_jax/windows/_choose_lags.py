@@ -83,7 +83,7 @@ def choose_lags(samples: Checked[Samples]) -> tuple[tuple[int, ...], str]:
     largest = with_a_quarter_more(last) if shown else 0
     if last > INERTIA:
         most = f"{last} is the largest that tells more of the next step than the others do"
-        why = f": {most}; a fourth more is taken."
+        why = f": {most}; some more are taken."
     else:
         # A straight line over a long gap would remember for as long.
         columns = [Stretch.longest(column).x for column in np.asarray(longest, float).T]

@@ -182,7 +182,7 @@ def test_rule_follows_the_coefficient(found):
 def test_choices_are_explained(found):
     method = section(found.report(full=True), "Method")
     assert "scheme 'euler': (X[k+1] - X[k]) / Δ" in method
-    assert "networks judged it for no variable" in method
+    assert "networks explained no more" in method
 
 
 def test_lines_fit_a_page(found):

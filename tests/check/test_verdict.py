@@ -63,6 +63,15 @@ def test_it_is_said_in_a_few_lines(found):
     assert max(map(len, found.verdict.text.splitlines())) <= 88
 
 
+def test_what_explains_little_on_blocks_that_were_not_fitted_is_said(found):
+    """The shares are those of the record, and of variables where they are less than half of it."""
+    inside = 1 - np.asarray(found.strengths.risk)
+    assert "blocks" not in again(found, held_out=1 - 0.6 * inside).verdict.lines[1]
+    half = again(found, held_out=1 - np.array([0.6, 0.4, -3.0]) * inside).verdict.lines[1]
+    said = f"less than half of that: b {0.4 * inside[1]:.0%}, c 0%."
+    assert f"explained: a {inside[0]:.0%}, b" in half and half.endswith(said)
+
+
 def test_the_report_begins_with_it_and_is_short(found):
     assert found.report().startswith(found.verdict.text)
     assert "Identifiability" not in found.report()
@@ -260,6 +269,22 @@ def test_a_short_record(windows_per_input, expected):
     n = 6 * windows_per_input + 4
     found = found_on(oscillators(n=n), edges=EDGES, names=NAMES)
     assert found.verdict == expected
+
+
+def test_what_opposes_its_link_does_not_act_within_the_interval(found, monkeypatch):
+    """A total that was shifted back as the remedy says may leave some of the opposite sign."""
+    driven = again(found, inputs=("a",))
+    pair = np.zeros((3, 3), bool)
+    pair[0, 1] = pair[1, 0] = True
+    windows, late = found.windows, int(np.flatnonzero(found.graph[0, 1])[0])
+    past, rate = np.asarray(windows.history)[:, late, 0], np.asarray(windows.increment)[:, 1]
+    sign = np.sign(np.corrcoef(past, rate)[0, 1])
+    named = {
+        by: "links at once"
+        in str(with_pairs(driven, monkeypatch, at_once=pair, correlation=by * pair).findings)
+        for by in (0.5 * sign, -0.5 * sign)
+    }
+    assert list(named.values()) == [True, False]
 
 
 def test_data_that_lie_are_reasons():

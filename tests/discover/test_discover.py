@@ -120,7 +120,7 @@ def test_what_no_spline_describes_is_left_to_networks():
     recipe = ndde.Recipe(strategy=ndde.select.Default(networks=refit))
     found = ndde.discover(x, recipe=recipe, names=("a", "b", "c"), **options)
     assert found.networks[0] and found.graph[:, 0, 0].all()
-    assert "networks judged it for a," in found.report(full=True).replace("\n", " ")
+    assert "networks explained more of a," in found.report(full=True).replace("\n", " ")
     fast = ndde.discover(x, recipe=ndde.Recipe.fast(), **options)
     assert not fast.networks.any()
     assert found.strengths.risk[0] < 0.5 * fast.strengths.risk[0]

@@ -275,16 +275,6 @@ def test_a_damaged_file_is_computed_again(results, tmp_path, fitted):
     assert len(fitted) == 1
 
 
-def test_results_of_earlier_formats_are_computed_again(results, tmp_path, fitted):
-    run(SYSTEMS[:1], tmp_path)
-    (path,) = tmp_path.iterdir()
-    path.rename(path.with_suffix(".eqx"))
-    fitted.clear()
-    with pytest.warns(UserWarning, match=r"\.eqx was written in a format of earlier versions"):
-        assert_equal(run(SYSTEMS[:1], tmp_path), results[:1])
-    assert fitted == [0]
-
-
 def test_an_interrupted_write_leaves_no_half_result(results, tmp_path, monkeypatch):
     def interrupted(descriptor):
         raise KeyboardInterrupt

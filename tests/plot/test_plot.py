@@ -14,7 +14,7 @@ from matplotlib.collections import PatchCollection, QuadMesh
 from matplotlib.figure import Figure
 from matplotlib.patches import Circle, FancyArrowPatch
 
-from ndde_jax import plot
+from ndde_jax import _output, plot
 
 
 def _found(dim, lags=(0, 1, 2, 3, 4), names=None, seed=0, dt=0.5, time_unit="h"):
@@ -209,6 +209,23 @@ def test_discovery_shows_both(dim):
     assert titles & {"→ x0", "source"}
     assert any(_patches(ax, FancyArrowPatch) for ax in figure.axes)
     assert _render(figure)
+
+
+def test_files_of_the_command_count_lags_as_the_report_does():
+    """Of a map to the level that moves; of a flow by its delays."""
+    found = _found(2, lags=(0, 1))
+    found.graph[:], found.confounded = False, None
+    found.graph[0, 1, 1] = True
+    found.delays, found.level_lags = np.where(found.graph, 0.7, np.nan), (1, 2)
+    for found.moves_between_samples, label, ticks in (
+        (False, "2\n(1 h)", "12"),
+        (True, "1\n(0.7 h)", "01"),
+    ):
+        drawn = _output._drawn(found)
+        (ax,) = drawn["process_graph.png"].axes
+        assert label in {text.get_text() for text in ax.texts}
+        shown = [tick.get_text() for tick in drawn["lag_matrix.png"].axes[0].get_xticklabels()]
+        assert "".join(shown) == ticks
 
 
 def test_trajectories_leave_gaps_and_name_their_axes():

@@ -272,7 +272,7 @@ def test_calendars_of_models(calendar):
     [
         (["2022-10-30 02:00", "2022-10-30 02:00", "2022-10-30 03:10"], "daylight saving"),
         (["0", "1", "1", "2"], "--trial"),
-        (["0", "2", "1", "3"], "Sort the rows by time"),
+        (["0", "2", "1", "3"], "sort the rows by time"),
     ],
 )
 def test_a_clock_that_goes_back_is_named_for_what_it_is(cells, said, tmp_path):
@@ -280,6 +280,16 @@ def test_a_clock_that_goes_back_is_named_for_what_it_is(cells, said, tmp_path):
     with pytest.raises(ValueError, match="strictly increasing") as error:
         sampling(found.stamps)
     assert said in str(error.value)
+
+
+def test_rows_out_of_order_are_no_recordings(tmp_path):
+    """A column whose values happen to repeat does not tell recordings apart where no stamp does."""
+    days = [f"2019-04-{day:02d}" for day in range(1, 31)]
+    days[11], days[10] = days[10], days[11]
+    cells = [f"{(day * 7) % 10 or ''},{day * day}" for day in range(30)]
+    found = read(tmp_path, "date,a,b\n" + "\n".join(map(",".join, zip(days, cells, strict=True))))
+    with pytest.raises(ValueError, match="data row 12 breaks this"):
+        sampling(found.stamps)
 
 
 def test_the_latest_row_may_come_first(tmp_path):
