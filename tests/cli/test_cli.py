@@ -151,6 +151,12 @@ def test_bad_edges_leave_with_code_2(text, table, tmp_path, capsys):
     assert "SOURCE>TARGET" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("option, value", [("--forbid", "a>q"), ("--inputs", "q")])
+def test_an_unknown_variable_is_told_by_the_option_that_named_it(option, value, table, capsys):
+    assert run("discover", table, option, value) == 2
+    assert f"{option}: there is no variable 'q'" in capsys.readouterr().err
+
+
 def test_check_extends_the_report(table, tmp_path, calls):
     run("discover", table, "--out", tmp_path, "--no-plot", "--quiet", "--check", "--seed", 3)
     # Not with the randomness of the discovery that it checks.
