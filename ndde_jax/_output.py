@@ -94,7 +94,11 @@ def plain_names() -> Iterator[None]:
 def csv_table(frame: Any) -> bytes:
     """Return a pandas DataFrame as a CSV file that no spreadsheet takes for formulas."""
     words = {name: frame[name].map(harmless) for name in frame if frame[name].dtype.kind == "O"}
-    return frame.assign(**words).to_csv(index=False, lineterminator="\n", na_rep="nan").encode()
+    return (
+        frame.assign(**words)
+        .to_csv(index=False, lineterminator="\n", na_rep="nan", float_format="%.12g")
+        .encode()
+    )
 
 
 def _edges(found: Any) -> bytes:

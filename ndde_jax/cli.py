@@ -43,7 +43,6 @@ from .samples._prepare import EVERY, STEPS, prepare_samples
 from .samples._reading import from_table, joined, read_samples
 from .samples._samples import Samples
 from .samples._tables import read_table
-from .use._forecast import said_of_time
 from .windows._choose_lags import MANY, check_decidable, choose_lags
 
 # Finished stages of a discovery, in the directory of its results.
@@ -55,8 +54,6 @@ OF_TABLES = (
 )
 # Share of a rate's variance from which on what two sources do together is shown.
 TOGETHER = 0.01
-# Quantiles of what is printed: the median and a 90 % interval.
-ENDS = np.array([0.5, 0.05, 0.95])
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -540,7 +537,7 @@ def _forecast(arguments: argparse.Namespace) -> None:
     made = found.forecast(
         arguments.horizon, paths=arguments.paths, key=jax.random.key(arguments.seed)
     )
-    _finish_future(arguments, made, "forecast", made.quantile(ENDS), "")
+    _finish_future(arguments, made, "forecast")
 
 
 def _intervene(arguments: argparse.Namespace) -> None:
@@ -555,24 +552,15 @@ def _intervene(arguments: argparse.Namespace) -> None:
         paths=arguments.paths,
         key=jax.random.key(arguments.seed),
     )
-    _finish_future(arguments, made, "intervention", made.effect(ENDS), "changes by ")
+    _finish_future(arguments, made, "intervention")
 
 
-def _finish_future(
-    arguments: argparse.Namespace, made: Any, name: str, ends: Any, verb: str
-) -> None:
-    """Write a forecast or an intervention, and print where each variable ends, by quantiles
-    `[3 horizon dim]`.
-    """
+def _finish_future(arguments: argparse.Namespace, made: Any, name: str) -> None:
+    """Write a forecast or an intervention, and print where each variable ends."""
     contents = {f"{name}.csv": csv_table(made.to_frame())}
     if not arguments.no_plot:
         contents |= pictures_or_none(lambda: {f"{name}.png": made.plot()})
-    at = said_of_time(made, -1)
-    lines = [
-        f"  {variable} {verb}{middle:.4g} at {at}, 90 %: {low:.4g} to {high:.4g}"
-        for variable, (middle, low, high) in zip(made.names, np.asarray(ends)[:, -1].T, strict=True)
-    ]
-    _finish(arguments, contents, "\n".join([repr(made), *lines, *made.notes]))
+    _finish(arguments, contents, "\n".join([repr(made), *made.notes]))
 
 
 # ---- files ----

@@ -1,7 +1,7 @@
 """Forecasts: paths of a learned system from the end of a record."""
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import jax
@@ -10,8 +10,9 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from .._checks import check_concrete, check_key, check_real_array, check_whole, is_traced, shown
-from .._spoken import amount, times
+from .._spoken import amount, listed, times
 from .._types import Checked, namespace_of
+from ..samples._columns import rests
 from ..samples._dates import dates_after, elapsed, written
 from ..samples._gaps import bridged
 from ..samples._prepare import treated_columns
@@ -87,7 +88,27 @@ class Forecast:
         return plot_forecast(self)
 
     def __repr__(self) -> str:
-        return f"Forecast of {', '.join(self.names)}: {len(self.paths)} paths {times_of(self)}"
+        head = f"Forecast, {len(self.paths)} paths {times_of(self)}"
+        if is_traced(self.paths):
+            return head
+        return f"{head}; values at the end, with 90 % intervals:\n" + said_of_ends(
+            self, self.quantile
+        )
+
+
+# Variables that a forecast or an intervention lists, and what it says of each.
+SHOWN, ENDS = 12, np.array([0.5, 0.05, 0.95])
+
+
+def said_of_ends(made: Any, quantile: Callable[[Any], Any], sign: str = "") -> str:
+    """Return a line per variable: a median and its 90 % interval at the last time."""
+    ends = np.asarray(quantile(ENDS))[:, -1]
+    rows = [
+        f"  {name}  {middle:{sign}.3g} ({low:.3g} to {high:.3g})"
+        for name, (middle, low, high) in zip(made.names, ends.T, strict=True)
+    ]
+    more = [f"  and {len(rows) - SHOWN} more: to_frame()"] * (len(rows) > SHOWN)
+    return "\n".join([*rows[:SHOWN], *more])
 
 
 def times_of(made: Any) -> str:
@@ -198,6 +219,7 @@ class WithForecasts:
         run, diverged = learned_paths(self, ensemble, change, origin.newest(), paths, key)
         run, past = origin.level(later).outside(run), origin.past
         notes = (*origin.notes, *told, *_beyond_note(self, past), *divergence_note(diverged))
+        notes += _below_zero_note(self, run)
         past = origin.level(np.arange(1 - len(past), 1)).outside(past)
         about = (self.names, self.time_unit, notes, origin.start)
         return Forecast(origin.after(later), run, diverged, past, *about)
@@ -232,6 +254,23 @@ def _beyond_note(found: Any, past: np.ndarray) -> tuple[str, ...]:
         f"{times(float(by[worst]))} it: the drift is an extrapolation there, and intervals do not "
         "know by how much it errs.",
     )
+
+
+def _below_zero_note(found: Any, run: Any) -> tuple[str, ...]:
+    """Return a note on paths that fall below zero where a variable rests there, as rain does."""
+    seen = np.concatenate(found.samples.as_measured().values)
+    if is_traced(run):
+        return ()
+    below = [
+        f"{name} (in {share:.0%} of the times and paths)"
+        for name, column, share in zip(
+            found.names, seen.T, np.mean(run < 0, axis=(0, 1)), strict=True
+        )
+        if share > 0 and rests(column)
+    ]
+    if not below:
+        return ()
+    return (f"Below zero, where no value of the record is: {listed(below)}. Read these as zero.",)
 
 
 def divergence_note(diverged: Any) -> tuple[str, ...]:
@@ -449,9 +488,10 @@ def read_history(found: Any, history: Any, need: int | None = None) -> Origin:
                 f"history must be finite; {int(missing.sum())} of its last {len(values)} samples' "
                 "values are missing or infinite. Give a complete one."
             )
+        gone = amount(float(missing.sum()), "value", 9)
         told.append(
-            f"{int(missing.sum())} values are missing among the last {len(values)} samples and "
-            "were interpolated; give a complete history= to start from another."
+            f"{gone} {'is' if missing.sum() == 1 else 'are'} missing among the last {len(values)} "
+            "samples and interpolated; give a complete history= in Python to start from another."
         )
         values = bridged(values)
     time = None if samples is None else float(samples.times[-1][-1])

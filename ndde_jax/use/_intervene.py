@@ -25,6 +25,7 @@ from ._forecast import (
     path_quantile,
     range_of,
     read_history,
+    said_of_ends,
     times_of,
 )
 from ._left_out import spread_by_echoes
@@ -34,8 +35,6 @@ from ._simulate import Change, Edits, check_memory, learned_paths, with_column
 UNSUPPORTED = 0.5
 # Share of values outside the range of the data from which on it is said.
 OUTSIDE = 0.05
-# Variables whose effects are printed.
-SHOWN = 12
 # Correlation of neighbouring residuals from which on it is said.
 MEMORY = 0.1
 
@@ -89,14 +88,8 @@ class Intervention:
         head = f"Intervention, {len(self.changed)} pairs of paths {times_of(self)}"
         if is_traced(self.changed):
             return head
-        ends = np.asarray(self.effect(np.array([0.5, 0.05, 0.95])))[:, -1]
-        rows = [
-            f"  {name}  {middle:+.3g} ({low:.3g} to {high:.3g})"
-            for name, (middle, low, high) in zip(self.names, ends.T, strict=True)
-        ]
-        more = [f"  and {len(rows) - SHOWN} more: to_frame()"] * (len(rows) > SHOWN)
         head += "; effects at the end, with 90 % intervals:"
-        return "\n".join([head, *rows[:SHOWN], *more])
+        return f"{head}\n{said_of_ends(self, self.effect, '+')}"
 
 
 class WithInterventions:

@@ -30,8 +30,8 @@ def test_discover_writes_everything_and_says_so(table, tmp_path, calls, capsys):
     assert rows[:3] == [
         "source,target,lag,level_lag,delay,kept,score,lower,delay_estimate,delay_low,delay_high,"
         "p,q,reason",
-        "a,b,2,3,2.0,True,0.5,0.25,1.5,1,2,0.001,0.01,kept",
-        "a,a,0,1,0.0,False,0.0,0.0,,,,0.5,,does not pay its price",
+        "a,b,2,3,2,True,0.5,0.25,1.5,1,2,0.001,0.01,kept",
+        "a,a,0,1,0,False,0,0,,,,0.5,,does not pay its price",
     ]
     assert len(rows) == 1 + 2 * 2 * 3
     assert (out / "discovery" / "model").read_text() == "saved"

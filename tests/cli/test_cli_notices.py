@@ -78,4 +78,4 @@ def test_edges_are_in_the_order_of_the_frame(tmp_path):
                 # rounded in the file; an edge that is not kept has none: nan in the frame
                 assert float(row[name] or "nan") == pytest.approx(value, nan_ok=True)
             else:
-                assert row[name] == str(value)
+                assert row[name] == (f"{value:.12g}" if isinstance(value, float) else str(value))

@@ -79,7 +79,7 @@ def test_an_intervention_is_written(saved, tmp_path, capsys):
     arguments = ["intervene", str(saved), "--set", "sun=0.5", "--horizon", "12", "--start", "2"]
     arguments += ["--stop", "2h", "--out", str(tmp_path), "--no-plot"]
     assert cli.main(arguments) == 0
-    assert "ice changes by" in capsys.readouterr().out
+    assert "  ice  " in capsys.readouterr().out
     rows = read(tmp_path / "intervention.csv")
     sun = [float(row["changed"]) for row in rows if row["variable"] == "sun"]
     np.testing.assert_array_equal(np.flatnonzero(np.array(sun) == 0.5) + 1, np.arange(2, 8))

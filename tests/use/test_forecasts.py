@@ -293,3 +293,24 @@ def test_irregular_sampling_is_refused():
     object.__setattr__(made, "samples", samples)
     with pytest.raises(ValueError, match="equally spaced"):
         made.effects()
+
+
+def test_rain_that_is_forecast_below_zero_is_told():
+    """The drift does not know that a variable rests at zero; one that is below at times does not
+    rest there.
+    """
+    rng, x = np.random.default_rng(0), np.zeros((300, 2))
+    x[:, 0] = np.where(rng.random(300) < 0.4, rng.gamma(1.0, 1.0, 300), 0.0)
+    for k in range(299):
+        x[k + 1, 1] = 0.8 * x[k, 1] + 0.5 * x[k, 0] + 0.2 * rng.normal()
+    recipe = ndde.Recipe.fast()
+    for below in (0.0, -0.5):
+        x[10, 0] = below
+        found = ndde.discover(x, dt=1.0, names=("rain", "store"), recipe=recipe, key=KEY)
+        made = found.forecast(4, paths=50, key=KEY)
+        told = [note for note in made.notes if note.startswith("Below zero")]
+        share = f"rain (in {np.mean(made.paths[..., 0] < 0):.0%} of"
+        assert len(told) == (below == 0) and all(share in note for note in told)
+    low, high = made.interval()
+    line = f"store  {made.median[-1, 1]:.3g} ({low[-1, 1]:.3g} to {high[-1, 1]:.3g})"
+    assert line in repr(made)
