@@ -293,9 +293,9 @@ def _data(found: Any) -> str:
         )
     known = f"; known inputs: {listed(found.inputs, SHOWN_NAMES)}" if found.inputs else ""
     who = f"{len(found.names)} variables ({listed(found.names, SHOWN_NAMES)}{known})"
+    each = time_span(found.dt, unit=found.time_unit).removeprefix("1 ")
     return (
-        f"{who}, {many}, one every "
-        f"{time_span(found.dt, unit=found.time_unit)}{_period(found.samples)}{gaps}. "
+        f"{who}, {many}, one every {each}{_period(found.samples)}{gaps}. "
         f"{int(found.windows.n_valid)} windows"
         f"{touched}. Candidate lags: {_lags(found.lags)}. States and rates of change are "
         "standardised per variable."
@@ -328,7 +328,8 @@ def _method(found: Any) -> tuple[str, ...]:
     search = found.recipe.strategy.described(listed(by_networks) if by_networks else "")
     share = np.asarray(found.windows.noise_share, float)
     noise = "" if not np.isfinite(share).all() else (
-        f" Noise is {percent(float(share.mean()))} of the variance of a step, in the mean."
+        f" By its roughness {percent(float(share.mean()))} of the variance of a step is noise, "
+        "before any input is known, in the mean over variables."
     )  # fmt: skip
     scheme = found.windows.scheme
     return (

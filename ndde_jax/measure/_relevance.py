@@ -86,8 +86,8 @@ def relevance(screened: Screened) -> tuple[Square, str]:
     gain = np.log((np.asarray(now.risk, float) + NOTICEABLE) / (risk + NOTICEABLE))
     trust = float(np.exp(-STEEPNESS * np.mean(np.maximum(gain, 0))))
     reason = (
-        "Sources are ranked by their shares in what tells each rate: "
-        f"{trust:.0%} by the present state alone, {1 - trust:.0%} with the past."
+        "The ranking of sources, found.source_scores, rests on what each tells of a target's rate: "
+        f"to {trust:.0%} by its present value alone, to {1 - trust:.0%} by its past as well."
     )
     return trust * _shares(_by_source(now), 0.5) + (1 - trust) * past, reason
 

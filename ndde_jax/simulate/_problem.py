@@ -193,6 +193,21 @@ def concrete(value: Any) -> np.ndarray | None:
         return None
 
 
+def _traced(function: Callable, at: tuple[Any, ...], name: str) -> Any:
+    """Return the shape of what a function of the user returns.
+
+    **Raises:** `ValueError` for one that JAX cannot trace.
+    """
+    try:
+        return jax.eval_shape(lambda: function(*at))
+    except (jax.errors.TracerArrayConversionError, jax.errors.ConcretizationTypeError) as error:
+        raise ValueError(
+            f"{name}(t, x, lagged, args) must be a function that JAX can trace: with jax.numpy in "
+            "place of numpy, and jax.numpy.where in place of `if` on values. It fails with: "
+            f"{str(error).splitlines()[0]}"
+        ) from error
+
+
 class Breaks(eqx.Module):
     """The times where the solution or a derivative of it may jump, in steps from the start.
 
@@ -274,7 +289,7 @@ class Problem(eqx.Module):
         state = self.history.shape
         past = jnp.zeros((1 + self.delays.number, *state), self.dt.dtype)
         at = (self.t0, past[0], past[1:], self.args)
-        rate = jax.eval_shape(lambda: self.drift(*at))
+        rate = _traced(self.drift, at, "drift")
         if getattr(rate, "shape", None) != state:
             raise ValueError(
                 "drift(t, x, lagged, args) must return the shape of the state in its history, "
@@ -284,7 +299,7 @@ class Problem(eqx.Module):
             return None
         shape = np.shape(self.sigma)
         if callable(self.sigma):
-            shape = getattr(jax.eval_shape(lambda: self.sigma(*at)), "shape", None)
+            shape = getattr(_traced(self.sigma, at, "sigma"), "shape", None)
             if "milstein" in self.rule:
                 self._check_milstein(at, shape)
         return noise_shape(shape, state, self.diagonal, "sigma(t, x, lagged, args)")

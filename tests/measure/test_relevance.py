@@ -56,7 +56,7 @@ def test_shares_are_roots_of_shares():
 
 def test_the_driver_is_relevant(windows):
     value, reason = relevance(Screened(windows))
-    assert value.shape == (3, 3) and "with the past" in reason
+    assert value.shape == (3, 3) and "by its past" in reason
     assert value[0, 1] > 3 * max(value[2, 1], value[1, 0], value[1, 2])
 
 
@@ -64,7 +64,7 @@ def test_the_past_counts_where_the_present_does_not_tell_the_rate(windows):
     """The driver acts after two samples; the other two variables need no past."""
 
     def share(reason):
-        return int(reason.split("% by the present")[0].split()[-1])
+        return int(reason.split("% by its present")[0].split()[-1])
 
     alone = windows.prior.allowed & (jnp.arange(3) != 1)[None, :, None]
     undelayed = eqx.tree_at(lambda w: w.prior.allowed, windows, alone)

@@ -207,3 +207,16 @@ def test_numbers_in_args_do_not_compile_anew():
     # Whole numbers may be what a program is made of.
     solve(0.3, 2)
     assert traces > once
+
+
+@pytest.mark.parametrize("name", ["drift", "sigma"])
+@pytest.mark.parametrize(
+    "function",
+    [lambda t, x, lagged, args: np.tanh(x), lambda t, x, lagged, args: x if x[0] > 0 else -x],
+    ids=["numpy", "if"],
+)
+def test_a_function_that_cannot_be_traced_is_told_what_to_use_instead(name, function):
+    functions = {"drift": lambda t, x, lagged, args: -x, "sigma": 0.1} | {name: function}
+    options = dict(delays=(0.2,), dt=0.1, n_steps=5, history=jnp.ones(1), key=jax.random.key(0))
+    with pytest.raises(ValueError, match=rf"{name}\(t, x, lagged, args\).*jax\.numpy in place"):
+        ndde.solve_sdde(functions["drift"], sigma=functions["sigma"], **options)
