@@ -178,12 +178,13 @@ def report_data(
 
 def few_lines(found: Any) -> str:
     """Return a summary of a discovery for a prompt: the strongest edges and what to call next."""
-    edges = np.argwhere(found.graph)
+    into = np.array([name not in found.inputs for name in found.names])  # as in the report
+    edges = np.argwhere(found.graph & into[None, :, None])
     own = edges[:, 0] == edges[:, 1]
     edges = edges[np.lexsort((-found.scores[tuple(edges.T)], own))]
     lines = [
         f"Discovery of {len(found.names)} variables at lags {shown(found.lags)}: "
-        f"{len(edges)} of {found.graph.size} candidate edges kept"
+        f"{len(edges)} of {found.graph[:, into].size} candidate edges kept"
         + (", the strongest between variables first" if len(edges) else "")
     ]
     for i, j, a in edges[:SHOWN_EDGES]:

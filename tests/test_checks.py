@@ -173,6 +173,7 @@ def test_a_discovery_is_shown_in_a_few_lines():
     graph[0, 1, 1] = graph[0, 0, 0] = True
     scores = np.where(graph, 0.25, 0) + np.arange(2) * 0.1
     found = types.SimpleNamespace(names=("sea", "wind"), lags=(0, 1), graph=graph, scores=scores)
+    found.inputs = ()
     assert ndde.Discovery.__repr__(found).splitlines() == [
         "Discovery of 2 variables at lags (0, 1): 2 of 8 candidate edges kept, the strongest "
         "between variables first",
@@ -180,3 +181,5 @@ def test_a_discovery_is_shown_in_a_few_lines():
         "  sea -> sea  0.25",
         "Next: print(found.report()), found.to_frame(), found.plot().",
     ]
+    found.inputs = ("sea",)  # whose own past is no edge of the report
+    assert "1 of 4 candidate edges kept" in ndde.Discovery.__repr__(found)
