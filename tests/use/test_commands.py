@@ -40,7 +40,8 @@ def test_effects_are_printed_and_written(found, saved, tmp_path, capsys):
     assert cli.main(["effects", str(saved / "discovery"), "--out", str(tmp_path), "--quiet"]) == 0
     assert capsys.readouterr().out == ""
     rows = read(tmp_path / "effects.csv")
-    assert [float(row["slope"]) for row in rows] == [row[5] for row in found.effects().rows()]
+    slopes = [row[5] for row in found.effects().rows()]
+    assert [float(row["slope"]) for row in rows] == pytest.approx(slopes, rel=1e-11)
     curves = read(tmp_path / "curves.csv")
     assert len(curves) == 21 * TRUTH.sum()
     assert (tmp_path / "effects.png").exists()
