@@ -121,7 +121,7 @@ def check_whole(value: Any, name: str, least: int = 1, most: int | None = None) 
     except TypeError:
         number = None
     if number is None or isinstance(value, bool | np.bool_):
-        raise refusal(name, f"a whole number, {_bounds(None, least, None, None)[3:]}", value)
+        raise refusal(name, f"a whole number, at least {least}", value)
     if number < least:
         raise ValueError(f"{name} must {_bounds(None, least, None, None)}; got {number}.")
     if most is not None and number > most:

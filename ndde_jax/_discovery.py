@@ -46,8 +46,7 @@ from .use._intervene import WithInterventions
 from .use._left_out import Doubt, doubt_of, make_echoes
 from .windows._windows import Windows
 
-# Of a saved discovery, in its directory.
-# The file, and its folder in what the command line writes.
+# The file of a saved discovery, and its folder in what the command line writes.
 FILE, FOLDER = "discovery.npz", "discovery"
 
 

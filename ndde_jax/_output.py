@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
+from ._discovery import FOLDER
 from ._files import together
 from ._report import Report
 
@@ -66,8 +67,8 @@ def write_results(
         contents |= {"edges.csv": _edges(found), **pictures.files}
     with together({directory / name: content for name, content in contents.items()}):
         if found is not None:
-            found.save(directory / "discovery")
-    return [*contents, "discovery"]
+            found.save(directory / FOLDER)
+    return [*contents, FOLDER]
 
 
 def harmless(cell: Any) -> Any:

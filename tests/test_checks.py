@@ -32,6 +32,7 @@ CHECKS = {**vars(_checks), "check_method": check_method}
         ("non_negative", -1, {}, "n must not be negative; got -1."),
         ("coefficient", -1.0, {}, "n must be positive; got -1.0."),
         ("whole", 1.5, {}, "n must be a whole number, at least 1; got 1.5."),
+        ("whole", 1.5, {"least": 0}, "n must be a whole number, at least 0; got 1.5."),
         ("whole", 0, {}, "n must be at least 1; got 0."),
         ("whole", 9, {"most": 8}, "n must be at most 8; got 9."),
         ("flag", 1, {}, "n must be True or False; got 1."),

@@ -377,7 +377,7 @@ def persistent(
         if there.sum() < 3 * (columns.shape[1] + 10):
             continue
         q, level = basis(columns), inputs.line[before[there], 0, j]
-        past = left_by(level, columns)
+        past = level - (q @ level) @ q
         rate = bounded_left(rows.rates[there, j], q)
         size = float(np.linalg.norm(past) * np.linalg.norm(rate))
         if size > 0:

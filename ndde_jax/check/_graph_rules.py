@@ -852,7 +852,7 @@ def _at_once(e: GraphEvidence) -> Iterator[Hit]:
         yield _hit_at_once(e, np.triu(related, 1), "--", share, words, weight)
     driven = e.relations.at_once & e.modelled[None] & ~e.modelled[:, None]
     # What acts within the interval does what it goes on to do afterwards.
-    driven &= ~(e.pairs & (np.sign(e.relations.correlation) != _directions(e)))
+    driven &= ~(e.relations.correlation * _directions(e) < 0)
     if driven.any():
         inputs = [e.names[int(i)] for i in np.flatnonzero(driven.any(axis=1))]
         shared = e.relations.correlation**2 * np.asarray(e.strengths.risk, float)[None]
@@ -873,14 +873,15 @@ def _at_once(e: GraphEvidence) -> Iterator[Hit]:
 
 def _directions(e: GraphEvidence) -> Int[np.ndarray, "source target"]:
     """Return whether a target rather rises (1) or falls (−1) after its source is high, of the
-    strongest lag kept; 0 without a link.
+    strongest lag kept; 0 without a link, and where no window holds all variables.
     """
     valid = np.asarray(e.windows.valid)
     past, rates = (np.asarray(a, float)[valid] for a in (e.windows.history, e.windows.increment))
+    rates = rates - rates.sum(axis=0) / max(len(rates), 1)
     direction = np.zeros(e.pairs.shape, int)
     for i, j in np.argwhere(e.pairs):
         a = int(np.where(e.graph[i, j], e.scores[i, j], -1).argmax())
-        direction[i, j] = np.sign(np.mean((past[:, a, i] - past[:, a, i].mean()) * rates[:, j]))
+        direction[i, j] = np.sign(past[:, a, i] @ rates[:, j])
     return direction
 
 

@@ -157,11 +157,17 @@ def nrmse(
 
 @jax.jit
 def _mean_error(predicted: Any, truth: Any, dt: Any, lyapunov: Any, horizon: Any) -> Array:
-    error, n_samples = jnp.sqrt(jnp.mean((predicted - truth) ** 2, axis=-1)), truth.shape[-2]
+    error, n_samples = _root(jnp.mean((predicted - truth) ** 2, axis=-1)), truth.shape[-2]
     steps = jnp.clip(jnp.round(horizon / lyapunov / dt), 2, n_samples - 1)
     index = jnp.broadcast_to(jnp.arange(n_samples), error.shape)
     counted = (index >= 1) & (index <= steps[..., None].astype(index.dtype))
     return jnp.mean(error, axis=-1, where=counted)
+
+
+def _root(square: Array) -> Array:
+    """Return the square root, with a gradient of zero at zero, where a path meets another."""
+    zero = square == 0
+    return jnp.where(zero, 0, jnp.sqrt(jnp.where(zero, 1, square)))
 
 
 def as_trajectory(x: Any, name: str) -> Array:
@@ -332,12 +338,16 @@ def energy_score(
 @jax.jit
 def _energy(samples: Array, truth: Array) -> Array:
     n = samples.shape[0]
-    error = jnp.mean(jnp.linalg.norm(samples - truth[None], axis=-1), axis=0)
+
+    def apart(path: Array) -> Array:
+        return _root(jnp.sum((samples - path[None]) ** 2, axis=-1))
+
+    error = jnp.mean(apart(truth), axis=0)
     if n == 1:
         return error
 
     def from_one(total: Any, path: Array):
-        return total + jnp.sum(jnp.linalg.norm(samples - path[None], axis=-1), axis=0), None
+        return total + jnp.sum(apart(path), axis=0), None
 
     between, _ = jax.lax.scan(from_one, jnp.zeros_like(error), samples)
     return error - between / (2 * n * (n - 1))

@@ -193,7 +193,7 @@ def concrete(value: Any) -> np.ndarray | None:
         return None
 
 
-def _traced(function: Callable, at: tuple[Any, ...], name: str) -> Any:
+def _shape_of(function: Callable, at: tuple[Any, ...], name: str) -> Any:
     """Return the shape of what a function of the user returns.
 
     **Raises:** `ValueError` for one that JAX cannot trace.
@@ -289,7 +289,7 @@ class Problem(eqx.Module):
         state = self.history.shape
         past = jnp.zeros((1 + self.delays.number, *state), self.dt.dtype)
         at = (self.t0, past[0], past[1:], self.args)
-        rate = _traced(self.drift, at, "drift")
+        rate = _shape_of(self.drift, at, "drift")
         if getattr(rate, "shape", None) != state:
             raise ValueError(
                 "drift(t, x, lagged, args) must return the shape of the state in its history, "
@@ -299,7 +299,7 @@ class Problem(eqx.Module):
             return None
         shape = np.shape(self.sigma)
         if callable(self.sigma):
-            shape = getattr(_traced(self.sigma, at, "sigma"), "shape", None)
+            shape = getattr(_shape_of(self.sigma, at, "sigma"), "shape", None)
             if "milstein" in self.rule:
                 self._check_milstein(at, shape)
         return noise_shape(shape, state, self.diagonal, "sigma(t, x, lagged, args)")

@@ -258,9 +258,9 @@ def _beyond_note(found: Any, past: np.ndarray) -> tuple[str, ...]:
 
 def _below_zero_note(found: Any, run: Any) -> tuple[str, ...]:
     """Return a note on paths that fall below zero where a variable rests there, as rain does."""
-    seen = np.concatenate(found.samples.as_measured().values)
     if is_traced(run):
         return ()
+    seen = np.concatenate(found.samples.as_measured().values)
     below = [
         f"{name} (in {share:.0%} of the times and paths)"
         for name, column, share in zip(

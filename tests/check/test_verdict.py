@@ -152,6 +152,14 @@ def test_six_reservations_are_a_problem_together(found):
     assert mixed == "not supported" and "Too many" not in mixed.text
 
 
+def test_what_a_line_of_code_mends_is_told_first(found):
+    """A total that is stamped too late may be behind all that is graver."""
+    late = Finding("estimated", "links at once", 0.1, "", "", "x['a'] = x['a'].shift(-1)", "note")
+    grave = [Finding("estimated", name, 1.0, "", "", name, "problem") for name in ("this", "that")]
+    told = weigh(evidence_of(found), [*grave, dataclasses.replace(late, weight="reservation")])
+    assert told.lines[-1] == "Next: x['a'] = x['a'].shift(-1) this"
+
+
 def test_links_that_pass_on_nothing_new_are_weak(found, monkeypatch):
     """Of many links one is a reservation; more than a fifth of them refuse what promises that four
     of five are true.

@@ -84,3 +84,22 @@ def test_shapes_must_agree(function):
 def test_intervals_must_have_the_shape_of_the_truth():
     with pytest.raises(ValueError, match="low, high and truth must have one shape"):
         metrics.interval_coverage(np.zeros(2), np.zeros(2), np.zeros(3))
+
+
+def test_gradients_are_finite_where_paths_meet():
+    """A path is no distance from itself, and a forecast begins at the true state."""
+    x, y = jnp.asarray(np.random.default_rng(0).normal(size=(4, 2))), jnp.zeros(2)
+    apart = np.eye(8).reshape(8, 4, 2) * 1e-6
+    steps = [
+        (metrics.energy_score(x + d, y) - metrics.energy_score(x - d, y)) / 2e-6 for d in apart
+    ]
+    slopes = jax.grad(metrics.energy_score)(x, y).ravel()
+    np.testing.assert_allclose(slopes, np.array(steps), atol=1e-8)
+
+    truth = jnp.ones((50, 2))
+
+    def drifted(s):
+        return metrics.nrmse(truth + s * jnp.arange(50.0)[:, None], truth, dt=0.1)
+
+    # The error at sample k is s k.
+    np.testing.assert_allclose(jax.grad(drifted)(1.0), drifted(2.0) - drifted(1.0), rtol=1e-6)
