@@ -19,7 +19,7 @@ from ._discovery import Discovery, with_samples
 from ._recipe import SCHEMES, Recipe
 from ._spoken import amount, listed
 from ._store import Stages
-from ._types import Checked, RealScalarLike, to_jax
+from ._types import Checked, RealScalarLike, concretely, to_jax
 from .assess._assess import later_of
 from .assess._passed_on import passed_on_p_values
 from .fit._prices import as_price
@@ -73,6 +73,7 @@ from .windows._windows import Windows
 IN_MEMORY, FEWEST, UNKNOWN = 4 * 10**6, 4000, 10
 
 
+@concretely()
 def discover(
     x: Any,
     *,

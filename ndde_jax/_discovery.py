@@ -14,8 +14,8 @@ from jaxtyping import PRNGKeyArray
 from ._checks import check_key, check_whole, refusal
 from ._recipe import Recipe
 from ._report import Report, few_lines, report_data
-from ._store import concretely, held, read, write
-from ._types import Checked
+from ._store import held, read, write
+from ._types import Checked, concretely
 from .assess._assess import ErrorRates, Relations, error_rates, relations
 from .assess._passed_on import passed_on_p_values
 from .assess._reasons import reasons

@@ -451,16 +451,6 @@ class Stages:
         self.bar.close()
 
 
-def concretely() -> contextlib.AbstractContextManager:
-    """Return a context in which numbers are numbers, in a function that is being traced as well.
-
-    Nothing where nothing is traced: JAX compiles its programs anew for `ensure_compile_time_eval`,
-    and every constant in them as a program of its own.
-    """
-    traced = isinstance(jnp.zeros(()), jax.core.Tracer)
-    return jax.ensure_compile_time_eval() if traced else contextlib.nullcontext()
-
-
 @dataclasses.dataclass(frozen=True)
 class _Packed:
     """A pytree in parts: NumPy copies of its arrays of JAX, and all the rest."""

@@ -19,8 +19,9 @@
 Graphs are always `[source, target, lag]`, summary graphs `[source, target]`.
 """
 
+import contextlib
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
@@ -82,6 +83,18 @@ def as_scalar(value: Any) -> Array:
 def namespace_of(tree: Any) -> ModuleType:
     """Return NumPy, or `jax.numpy` where something in a tree is traced."""
     return jnp if is_traced(tree) else np
+
+
+@contextlib.contextmanager
+def concretely() -> Iterator[None]:
+    """Compute with numbers that are known in a function that is being traced, too; also a decorator.
+
+    Nothing where nothing is traced: JAX compiles its programs anew for `ensure_compile_time_eval`,
+    and every constant in them as a program of its own.
+    """
+    traced = isinstance(jnp.zeros(()), jax.core.Tracer)
+    with jax.ensure_compile_time_eval() if traced else contextlib.nullcontext():
+        yield
 
 
 def to_jax(value: Any, dtype: Any = None) -> Array:

@@ -404,3 +404,25 @@ def test_flow():
 
     slope = (score(1.0 + 1e-5) - score(1.0 - 1e-5)) / 2e-5
     np.testing.assert_allclose(jax.grad(score)(1.0), slope, rtol=1e-5)
+
+
+def test_known_windows_are_searched_inside_a_function_that_is_compiled(systems):
+    """Only the key is traced, or nothing that the search reads."""
+    windows, splines = systems[0], ndde.select.Splines()
+    alone = ndde.recover(windows, splines, key=jr.key(0))
+    inside = jax.jit(lambda key: ndde.recover(windows, splines, key=key))(jr.key(0))
+    chex.assert_trees_all_equal(inside, alone)
+    drift = ndde.select.fit_splines(windows, alone.graph)(jnp.ones((1, 2)))
+    scaled = jax.jit(lambda s: s * ndde.select.fit_splines(windows, alone.graph)(jnp.ones((1, 2))))
+    np.testing.assert_allclose(scaled(2.0), 2 * drift, rtol=1e-6)
+
+
+@pytest.mark.slow
+def test_known_samples_are_discovered_inside_a_function_that_is_compiled():
+    key, recipe = jr.key(0), ndde.Recipe.fast()
+    x = np.asarray(trajectory(key))
+
+    def scores():
+        return ndde.discover(x, dt=0.1, recipe=recipe, key=key).scores
+
+    np.testing.assert_allclose(jax.jit(lambda s: s * scores())(1.0), scores(), rtol=1e-6)

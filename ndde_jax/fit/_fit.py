@@ -565,6 +565,9 @@ def _check(result: Any) -> None:
 
 # Adam's decay rates of the mean and of the mean square of gradients.
 ADAM_MEMORY = (0.9, 0.999)
+# Under the root of Adam's second moment, whose own gradient is infinite at 0: no weight of a column
+# that stays closed has moved, and NaN times nothing would reach every setting.
+LEAST_SQUARE = 1e-30
 
 
 class Train(eqx.Module):
@@ -637,7 +640,7 @@ def sparsify(
 
     chex.assert_tree_shape_prefix((layers, initial), (n_networks,))
     chex.assert_shape([known.allowed, known.required], (n_networks, n_inputs))
-    adam = optax.scale_by_adam(*ADAM_MEMORY)
+    adam = optax.scale_by_adam(*ADAM_MEMORY, eps_root=LEAST_SQUARE)
     rates = (config.learning_rate.astype(dtype), config.gate_learning_rate.astype(dtype))
     memory, least = config.smoothing.astype(dtype), 1 - config.improvement.astype(dtype)
 
@@ -746,7 +749,7 @@ def _proximal_step(layers, moved, optimiser, rate, shrinkage) -> tuple[Layer, ..
     count = optimiser.count.astype(rate.dtype)
     mean = optimiser.mu[0][0][0] / (1 - ADAM_MEMORY[0] ** count)
     square = optimiser.nu[0][0][0] / (1 - ADAM_MEMORY[1] ** count)
-    step = rate / (jnp.sqrt(jnp.mean(square, axis=1)) + 1e-8)
+    step = rate / (jnp.sqrt(jnp.mean(square, axis=1) + LEAST_SQUARE) + 1e-8)
     weight = layers[0][0] - step[:, None] * mean
     return group_shrink(((weight, moved[0][1]), *moved[1:]), step * shrinkage)
 
@@ -760,7 +763,7 @@ def refine_weights(
     import optax
 
     schedule = optax.cosine_decay_schedule(1.0, config.refine_steps, alpha=0.01)
-    adam = optax.scale_by_adam(*ADAM_MEMORY)
+    adam = optax.scale_by_adam(*ADAM_MEMORY, eps_root=LEAST_SQUARE)
     rate = config.learning_rate.astype(data.inputs.dtype)
     gates = mask[:, None]
 

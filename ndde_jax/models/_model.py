@@ -12,7 +12,7 @@ from jaxtyping import Array, ArrayLike, Bool, Float
 
 from .._checks import check_real_array, refusal
 from .._memory import padded_length
-from .._types import Checked, Scaling, to_jax
+from .._types import Checked, Scaling, concretely, to_jax
 from ._families import AbstractDrift
 
 
@@ -139,6 +139,7 @@ def _physical(drift, mask, s: Scaling, history):
     return s.rate_center + s.rate_scale * drift(z, mask)
 
 
+@concretely()
 def model_rates(model: Any, histories: np.ndarray, dtype: Any) -> np.ndarray:
     """Return the rates of a model at physical histories `[row lag dim]`: `[row dim]`, NumPy."""
     rates = _all_rates(model, to_jax(padded_rows(histories), dtype))

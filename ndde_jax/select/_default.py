@@ -2,6 +2,7 @@
 choose, also delays between the candidate lags, and networks judge where they explain more.
 """
 
+import contextlib
 import dataclasses
 from typing import Any, ClassVar
 
@@ -13,9 +14,9 @@ from jaxtyping import Bool, PRNGKeyArray
 
 from .._axes import flat_inputs, from_flat_inputs
 from .._blas import one_blas_thread
-from .._checks import check_config, check_flag, check_key, check_windows, refusal
+from .._checks import check_config, check_flag, check_key, check_windows, is_traced, refusal
 from .._memory import make_room
-from .._types import Checked, KnownMask, RealScalarLike, namespace_of, to_jax
+from .._types import Checked, KnownMask, RealScalarLike, concretely, namespace_of, to_jax
 from ..fit._newton import NetworkFit
 from ..fit._prices import EBIC, AbstractPrice, as_price
 from ..fit._refit import StrengthConfig
@@ -99,7 +100,8 @@ def recover(
     strategy = as_strategy(strategy)
     price = None if price is None else as_price(price)
     make_room(windows, strategy, price, key)
-    with one_blas_thread():
+    known = not is_traced((windows, strategy, price, key))
+    with one_blas_thread(), concretely() if known else contextlib.nullcontext():
         return strategy.search(windows, price, key)
 
 

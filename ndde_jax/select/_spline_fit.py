@@ -7,7 +7,7 @@ import numpy as np
 
 from .._axes import from_graph_axes
 from .._checks import check_concrete, check_windows
-from .._types import Checked, Graph, KnownMask, to_jax
+from .._types import Checked, Graph, KnownMask, concretely, to_jax
 from ..fit._refit import checked_graph
 from ..models._model import NeuralDDE
 from ..models._networks import MaskedDrift
@@ -21,6 +21,7 @@ from ._target_fit import Coefficients
 SPARE = 0.5
 
 
+@concretely()
 def fit_splines(windows: Checked[Windows], graph: Any) -> NeuralDDE:
     """Fit a drift on a given graph in closed form: splines of its inputs, and their products where
     those pay.

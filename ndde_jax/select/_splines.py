@@ -17,7 +17,15 @@ from jaxtyping import Array, Bool, Float, Int
 from .._axes import from_flat_inputs
 from .._checks import check_whole, check_windows
 from .._memory import make_room
-from .._types import Checked, Graph, Scores, namespace_of, on_host_or_traced, to_jax
+from .._types import (
+    Checked,
+    Graph,
+    Scores,
+    concretely,
+    namespace_of,
+    on_host_or_traced,
+    to_jax,
+)
 from ..regression._design import Design, design_of
 from ..regression._features import MANY_QUANTILES, QUANTILES
 from ..regression._search import columns_price
@@ -128,10 +136,11 @@ def spline_graph(windows: Checked[Windows], *, shortlist: Checked[int] = SHORTLI
     make_room(windows)
     if namespace_of(windows) is jnp:
         return _search_traced(windows, min(shortlist, windows.dim * windows.n_lags))
-    data = KnownData(windows)
-    if data.partial is not None:
-        return search_partial(data, min(shortlist, data.inputs.shape[1]))
-    return search_known(data, design_of(data.inputs, data.weight), shortlist)
+    with concretely():
+        data = KnownData(windows)
+        if data.partial is not None:
+            return search_partial(data, min(shortlist, data.inputs.shape[1]))
+        return search_known(data, design_of(data.inputs, data.weight), shortlist)
 
 
 def search_known(

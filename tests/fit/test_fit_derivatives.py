@@ -95,3 +95,17 @@ def test_a_batch_equals_its_members():
         np.testing.assert_allclose(one, alone(windows), rtol=1e-9, atol=1e-12)
     slope = jax.jit(jax.vmap(jax.grad(rate)))(jnp.array([0.1, 0.2]))
     np.testing.assert_allclose(slope[0], jax.jit(jax.grad(rate))(0.1), rtol=1e-9)
+
+
+def test_of_a_fit_by_adam_at_weights_that_have_not_moved():
+    """Adam divides by the root of a mean square, which is 0 there and has no derivative at 0."""
+    windows = ndde.lagged_windows(
+        jnp.stack([jnp.sin(T) + 0.1 * jnp.sin(2.3 * T), jnp.cos(T)], axis=1) + NOISE, dt=0.1
+    )
+    settings = dict(warmup="adam", warmup_steps=10, refine="adam", refine_steps=10, patience=None)
+    config = ndde.FitConfig(**settings, max_steps=20, epoch_steps=10, width=3, depth=1)
+
+    def risk(coefficient):
+        return ndde.fit(ndde.L0NDDE(coefficient), windows, config, key=jr.key(0)).risk[0]
+
+    check(risk, at=0.05, rtol=1e-3)

@@ -112,6 +112,7 @@ def test_outcomes_have_gradients(found):
         return jnp.mean(made.changed[:, -1, 2])
 
     got = jax.grad(outcome, argnums=(0, 1))(0.5, 0.9)
+    np.testing.assert_allclose(jax.jit(outcome)(0.5, 0.9), outcome(0.5, 0.9), rtol=1e-6)
     step = 1e-5
     by_value = (outcome(0.5 + step, jnp.asarray(0.9)) - outcome(0.5 - step, jnp.asarray(0.9))) / (
         2 * step
