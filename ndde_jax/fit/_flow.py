@@ -15,7 +15,7 @@ from jaxtyping import Array, Bool, Float, PRNGKeyArray
 from .._axes import from_graph_axes
 from .._checks import check_choice, check_flag, check_whole, is_traced, refusal
 from .._memory import make_room
-from .._types import Checked, to_jax
+from .._types import Checked, on_host_or_traced, to_jax
 from ..models._families import AbstractFamily, Best, Family, Networks, Polynomials
 from ..models._model import AbstractDelayModel, NeuralDDE
 from ..models._networks import Layer, MaskedDrift
@@ -117,6 +117,7 @@ def fit_flow(
     if windows.scheme != "euler":
         rounds = 0
     slots = input_slots(windows, graph, max_inputs)
+    windows = _blank_where_refused(windows)
     if slots >= MAX_TERMS and family != "network":
         if family == "polynomial":
             raise ValueError(
@@ -383,6 +384,7 @@ def fit_drift(
 def _fit_own(windows, graph, family: AbstractFamily, flow: Flow | None, key) -> NeuralDDE:
     """Return the drift of a family that is fitted by its own method, corrected in rounds."""
     _, key = checked_refit("fit_drift", windows, None, key)
+    windows = _blank_where_refused(windows)
     mask = from_graph_axes(checked_graph(windows, graph)[0])
     rounds = 0 if flow is None or windows.scheme != "euler" else flow.rounds
     model = _fit_once(windows, windows, mask, family, key)
@@ -397,6 +399,20 @@ def _fit_once(windows, corrected, mask, family: AbstractFamily, key) -> NeuralDD
     drift = family.fit(histories, data.outputs, data.weight, mask, key=key)
     drift = _nan_where(FlatData(windows).refused, drift)
     return NeuralDDE(drift, mask, windows.scaling, windows.dt, windows.lags)
+
+
+def _blank_where_refused(windows: Windows) -> Windows:
+    """Return windows, of zeros where they are refused: the drift is NaN there, and NaN times
+    nothing would reach derivatives by what other members of a batch share.
+    """
+    numbers = (windows.scaling, windows.history, windows.increment)
+    blank = _blank(numbers, FlatData(windows).refused)
+    return eqx.tree_at(lambda w: (w.scaling, w.history, w.increment), windows, blank)
+
+
+@on_host_or_traced
+def _blank(xp, numbers: Any, refused: Any) -> Any:
+    return jax.tree.map(lambda a: xp.where(refused, 0, a), numbers)
 
 
 def _nan_where(refused: Bool[Array, ""], drift: Any) -> Any:

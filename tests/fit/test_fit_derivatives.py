@@ -11,6 +11,7 @@ import ndde_jax as ndde
 T = np.arange(300) * 0.1
 NOISE = 0.05 * np.random.default_rng(0).normal(size=(300, 2))
 GRAPH = np.array([[[1], [1]], [[1], [0]]], bool)
+KEY = jr.key(0)
 
 
 def rate(c, graph=GRAPH, scheme="central", family=None):
@@ -109,3 +110,26 @@ def test_of_a_fit_by_adam_at_weights_that_have_not_moved():
         return ndde.fit(ndde.L0NDDE(coefficient), windows, config, key=jr.key(0)).risk[0]
 
     check(risk, at=0.05, rtol=1e-3)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "family",
+    [ndde.models.Polynomials(), ndde.models.Networks(members=1, width=3, depth=1, steps=3)],
+    ids=["polynomials", "networks"],
+)
+def test_a_member_that_is_refused_does_not_reach_what_others_share(family):
+    """Its own derivatives are NaN; by a number in all of the records those of the others stand."""
+    x = np.stack([np.sin(T), np.cos(T)], axis=1) + NOISE
+
+    def one(c, x):
+        windows = ndde.lagged_windows(
+            x + c * jnp.where(x == 1, 0, jnp.sin(2.3 * T)[:, None]), dt=0.1
+        )
+        drift = ndde.fit_drift(windows, "full", family, flow=ndde.fitting.Flow(rounds=1), key=KEY)
+        found = jnp.sum(drift(jnp.ones((1, 2))))
+        return jnp.where(jnp.isfinite(found), found, 0)
+
+    still = np.stack([np.ones_like(T), x[:, 1]], axis=1)
+    both = jax.jit(jax.grad(lambda c: jnp.sum(jax.vmap(one, (None, 0))(c, np.stack([x, still])))))
+    np.testing.assert_allclose(both(0.1), jax.jit(jax.grad(one))(0.1, x), rtol=1e-6)
