@@ -87,7 +87,8 @@ def namespace_of(tree: Any) -> ModuleType:
 
 @contextlib.contextmanager
 def concretely() -> Iterator[None]:
-    """Compute with numbers that are known in a function that is being traced, too; also a decorator.
+    """Compute with numbers that are known, in a function that is being traced, too; a decorator as
+    well.
 
     Nothing where nothing is traced: JAX compiles its programs anew for `ensure_compile_time_eval`,
     and every constant in them as a program of its own.

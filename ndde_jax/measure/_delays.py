@@ -21,11 +21,11 @@ from ..select._between import (
     fewest_windows,
     runs_of,
     settle,
-    student_quantile,
 )
 from ..select._measured import Measured
 from ..select._midpoint import midpoint_windows
 from ..select._screened import Screened
+from ..select._worth import student_quantile
 from ..windows._flat import KnownData
 from ..windows._windows import Windows
 

@@ -98,6 +98,16 @@ def _in_pairs(pairs: Any, which: Any, n_inputs: int) -> Any:
     return ((pairs[:, :, None] == numbers[None, None]) & which[:, None, None]).any((0, 1))
 
 
+class Without(NamedTuple):
+    """A least squares fit without some of its inputs: the rise of the risk, the risk by generalised
+    cross-validation, and the residual, `[window]`.
+    """
+
+    rise: Any
+    corrected_risk: Any
+    residual: Any
+
+
 class Fit(NamedTuple):
     """A least squares fit of one rate on terms.
 
@@ -144,12 +154,38 @@ class Fit(NamedTuple):
 
     def rise_without(self, inputs: Bool[Any, "input"]) -> Any:
         """Return the rise of the risk without all columns that read one of some inputs."""
+        xp, (c, multiplier) = namespace_of((self.columns, inputs)), self._held(inputs)
+        return xp.maximum(c @ multiplier, 0)
+
+    def without(self, inputs: Bool[Any, "input"]) -> "Without":
+        """Return what becomes of the fit without all columns that read one of some inputs."""
+        xp, (c, multiplier) = namespace_of((self.columns, inputs)), self._held(inputs)
+        rise = xp.maximum(c @ multiplier, 0)
+        stays = self.on & ~(self.reads & inputs[None]).any(axis=1)
+        residual = self.residual + self.columns @ (self.inverse @ multiplier)
+        return Without(rise, self._corrected(self.risk + rise, stays), residual)
+
+    def corrected_risk(self, inputs: Any = None) -> Any:
+        """Return the risk by generalised cross-validation, without some inputs or with all."""
+        if inputs is None:
+            return self._corrected(self.risk, self.on)
+        return self.without(inputs).corrected_risk
+
+    def _corrected(self, risk: Any, on: Any) -> Any:
+        xp = namespace_of((risk, on))
+        share = on.sum().astype(risk.dtype) / xp.maximum(self.n, 1)
+        return risk / (1 - xp.minimum(share, 0.9)) ** 2
+
+    def _held(self, inputs: Any) -> tuple[Any, Any]:
+        """Return the coefficients of the columns that read one of some inputs, and Lagrange's
+        multipliers of holding them at 0; 0 for all others.
+        """
         xp = namespace_of((self.columns, inputs))
         gone = self.on & (self.reads & inputs[None]).any(1)
         block = xp.where(gone[:, None] & gone[None], self.inverse, 0)
         block = block + xp.diag(xp.where(gone, 0, 1).astype(block.dtype))
         c = xp.where(gone, self.coefficients, 0)
-        return xp.maximum(c @ xp.linalg.solve(block, c[:, None])[:, 0], 0)
+        return c, xp.linalg.solve(block, c[:, None])[:, 0]
 
 
 def fit_terms(design: Design, y: Any, terms: Terms) -> Fit:
@@ -814,24 +850,36 @@ class Described(NamedTuple):
     products: Any
 
 
-def describe(design: Design, output: Any, terms: Terms, dim: int, n_slots: int) -> Described:
+def each_left_out(n_inputs: int, dim: int) -> Bool[np.ndarray, "group input"]:
+    """Return every input, and after these every source at all its lags, as groups of inputs."""
+    sources = np.arange(n_inputs)[None] % dim == np.arange(dim)[:, None]
+    return np.concatenate([np.eye(n_inputs, dtype=bool), sources])
+
+
+def describe(
+    design: Design, output: Any, terms: Terms, dim: int, n_slots: int, known: Any = None
+) -> Described:
     """Return the effect of every input in the terms of a rate.
 
     - `output`: the rate as it was measured, `[window]`.
     - `dim`: number of sources; inputs are numbered (lag, source).
     - `n_slots`: how many inputs to name, static.
+    - `known`: the fit of these terms, and the rises of its risk without each group of
+        [`each_left_out`][ndde_jax.regression._terms.each_left_out], where they are at hand.
     """
     xp, (y, size) = namespace_of((design, output, terms)), design.standardised(output)
-    fit, mask, n_inputs = fit_terms(design, y, terms), terms.reads(), design.n_inputs
-    groups = np.concatenate(
-        [np.eye(n_inputs, dtype=bool), np.arange(n_inputs)[None] % dim == np.arange(dim)[:, None]]
-    )
-    if xp is np:
-        rises = np.zeros(len(groups))
-        for k in np.flatnonzero((groups & mask).any(1)):
-            rises[k] = fit.rise_without(groups[k])
+    mask, n_inputs = terms.reads(), design.n_inputs
+    if known is None:
+        fit = fit_terms(design, y, terms)
+        groups = each_left_out(n_inputs, dim)
+        if xp is np:
+            rises = np.zeros(len(groups))
+            for k in np.flatnonzero((groups & mask).any(1)):
+                rises[k] = fit.rise_without(groups[k])
+        else:
+            rises = jax.lax.map(fit.rise_without, jnp.asarray(groups))
     else:
-        rises = jax.lax.map(fit.rise_without, jnp.asarray(groups))
+        fit, rises = known
     rise, rise_of_source = rises[:n_inputs], rises[n_inputs:]
     # What an input explains by itself, or by its best product less what that would cost.
     gain, n = outside_gains(design, fit), xp.maximum(fit.n, 2)

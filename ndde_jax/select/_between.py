@@ -20,6 +20,7 @@ from ..windows._flat import KnownData
 from ..windows._windows import Windows
 from ._splines import SHORTLIST
 from ._target_fit import Coefficients, TargetFit
+from ._worth import student_quantile
 
 # A mean of cubics over the step after t - τ reads up to three samples later, one of straight lines
 # two, and neither must read the step whose increment is explained.
@@ -46,15 +47,6 @@ ROOM = 1.5
 # How near a candidate is as good as at it, in such steps. Errors of measurement and of steps halved
 # shift delays by up to a sample.
 BESIDE = 0.2
-
-
-def student_quantile(probability: float, degrees: int) -> float:
-    """Return the quantile of Student's t with so many degrees of freedom, at a probability above
-    one half.
-    """
-    from scipy.special import stdtrit
-
-    return float(stdtrit(degrees, probability))
 
 
 class Record(NamedTuple):

@@ -16,7 +16,7 @@ from .._axes import flat_inputs, from_flat_inputs
 from .._blas import one_blas_thread
 from .._checks import check_config, check_flag, check_key, check_windows, is_traced, refusal
 from .._memory import make_room
-from .._types import Checked, KnownMask, RealScalarLike, concretely, namespace_of, to_jax
+from .._types import Checked, KnownMask, RealScalarLike, concretely, to_jax
 from ..fit._newton import NetworkFit
 from ..fit._prices import EBIC, AbstractPrice, as_price
 from ..fit._refit import StrengthConfig
@@ -30,7 +30,7 @@ from ._judge import Judged, fit_on, judge
 from ._measured import Described, Measured, drift_on, measure_targets, networks_of
 from ._returns import proxies_among
 from ._screened import Screened
-from ._splines import SplineGraph
+from ._splines import SplineGraph, search_priced
 from ._strategies import AbstractStrategy, Gates, Moves, Recovery, Splines, recovery
 from ._target_fit import TargetFit, beyond_chance
 from ._whole import ClosedForms, on_whole
@@ -156,9 +156,8 @@ class Default(AbstractStrategy):
     these stay. And delays may lie between the candidates; networks then see sources at these
     delays, too.
 
-    Under `jit` and `vmap` splines decide alone, since the number of targets that need a network
-    depends on the data; `risk` is then in-sample, and without an edge that a given price excludes
-    it is higher by what that edge alone was worth.
+    Under `jit` and `vmap` closed forms decide alone, since the number of targets that need a
+    network depends on the data. Where windows are traced there is no measure of the graph either.
 
     - `screen`: the search by closed forms, [`Splines`][ndde_jax.select.Splines].
     - `delays`: whether to look for delays between the candidate lags, where the samples are known;
@@ -179,7 +178,7 @@ class Default(AbstractStrategy):
 
     averages_out_errors: ClassVar[bool] = True
     reads_sums: ClassVar[bool] = True
-    screen: Checked[AbstractStrategy] = eqx.field(default_factory=Splines)
+    screen: Checked[Splines] = eqx.field(default_factory=Splines)
     delays: Checked[bool] = eqx.field(static=True, default=True)
     networks: Checked[StrengthConfig | None] = eqx.field(default_factory=StrengthConfig)
 
@@ -191,9 +190,11 @@ class Default(AbstractStrategy):
 
     def search(self, windows, price, key) -> Recovery:
         """Return the graph by closed forms, then by networks for the targets that need them."""
-        if namespace_of((windows, price, key)) is jnp:
-            return _worth_their_price(self.screen.search(windows, None, key), windows, price)
-        return self._search(Screened(windows), price, key)
+        if is_traced(windows, price):
+            return _without_networks(windows, self.screen.shortlist, price)
+        known = self.without_networks() if is_traced(key) else self
+        with concretely():
+            return known._search(Screened(windows), price, key)
 
     @property
     def fits_networks(self) -> bool:
@@ -268,21 +269,12 @@ class Default(AbstractStrategy):
         )
 
 
-def _worth_their_price(found: Recovery, windows: Windows, price: AbstractPrice | None) -> Recovery:
-    """Return what splines found, where JAX traces, without the edges that are not worth a price.
-
-    The risk without them is that of the graph and what each alone is worth.
-    """
-    if price is None or isinstance(price, EBIC):
-        return found
-    n_inputs = windows.dim * windows.n_lags
-    limit = price(found.risk, windows.n_valid, n_inputs, 1)
-    value = found.details.value
-    graph = windows.prior.apply(found.graph & (value > limit[None, :, None]))
-    gone = jnp.where(found.graph & ~graph, value, 0)
-    risk = jnp.minimum(found.risk + jnp.sum(gone, axis=(0, 2)), 1)
-    where = lambda r: (r.graph, r.risk, r.price)  # noqa: E731
-    return eqx.tree_at(where, found, (graph, risk, limit))
+def _without_networks(windows: Windows, shortlist: int, price: AbstractPrice | None) -> Recovery:
+    """Return what splines find that is worth its price, where JAX traces."""
+    found, priced = search_priced(windows, shortlist, price)
+    graph = windows.prior.apply(from_flat_inputs(priced.mask) & found.graph)
+    risk = jnp.where(jnp.isfinite(found.risk), priced.risk, jnp.nan)
+    return recovery(windows, graph, found.evidence, risk, priced.limit, found)
 
 
 class _OnSamples(AbstractStrategy):

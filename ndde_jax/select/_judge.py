@@ -25,6 +25,7 @@ from ..fit._refit import StrengthConfig
 from ..regression._search import COMPILER_OPTIONS, known_options, padded
 from ..regression._terms import FLOOR
 from ._splines import SplineGraph
+from ._worth import BLOCKS, stretches
 
 # Moves that are refitted at every step, best ones first.
 REFITTED = 4
@@ -189,8 +190,6 @@ class MoveProblem(eqx.Module):
 
 # Inputs of a problem: those chosen and some that could take their place.
 SPARE_SLOTS, FEWEST_SLOTS = 4, 8
-# Stretches of a record over which the worth of an edge is compared.
-BLOCKS = 32
 
 
 class Judged(NamedTuple):
@@ -370,15 +369,6 @@ def _search(problem: MoveProblem, mask, found: _Refit):
         (_, mask, found), tried = best, {}
     # Where no move paid, the last ranking is that of the final network.
     return mask, found, linear, tried
-
-
-def stretches(weight) -> np.ndarray:
-    """Return the stretch, one of `BLOCKS` with equally many valid windows, that each window lies
-    in. Windows before the first valid one belong to the first stretch.
-    """
-    used = np.asarray(weight) > 0
-    rank = (np.cumsum(used) - 1) * BLOCKS // max(int(used.sum()), 1)
-    return np.clip(rank, 0, BLOCKS - 1)
 
 
 def _evidence(problem: MoveProblem, mask, found: _Refit, linear, tried, weight):

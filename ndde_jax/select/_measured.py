@@ -24,18 +24,15 @@ from .._types import (
 )
 from ..fit._prices import EBIC, AbstractPrice, as_price
 from ..models._model import AbstractDelayModel, NeuralDDE
-from ..regression._terms import FLOOR
 from ..windows._flat import KnownData
 from ..windows._prior import PriorKnowledge
 from ..windows._windows import Windows
-from ._between import Refined, student_quantile
-from ._judge import BLOCKS, Judged, stretches
+from ._between import Refined
+from ._judge import Judged
 from ._screened import Screened
 from ._spline_fit import spline_drift
 from ._target_fit import TargetFit
-
-# Of the one-sided lower bounds.
-CONFIDENCE = 0.95
+from ._worth import lower_bound
 
 
 class SignalStrengths(eqx.Module):
@@ -253,94 +250,24 @@ def drift_on(screened: Screened, reads, networks: list) -> NeuralDDE:
 def _worth_of(target: Described, data: KnownData, price: AbstractPrice) -> _Worth:
     """Return the worth of every input of a target, beyond the price where it is not kept."""
     own, judged, outside = target.fit, target.network, np.maximum(target.outside, 0)
-    n, n_inputs = own.n, data.inputs.shape[1]
-    if judged is None:
-        mask = own.mask
-        risk = own.corrected_risk()
-        worth, blocks = outside.copy(), np.zeros((n_inputs, BLOCKS))
-        rank = stretches(own.root)
-        size = np.maximum(np.bincount(rank, own.root > 0, BLOCKS), 1)
-        errors = own.errors(own.all)
-        left = np.bincount(rank, errors, BLOCKS) / size
-        for place, i in enumerate(own.inputs):
-            keep = own.all & (np.arange(len(own.inputs)) != place)
-            worth[i] = own.corrected_risk(keep) - risk
-            blocks[i] = np.bincount(rank, own.errors(keep) - errors, BLOCKS) / size
-        # What the criterion charges for a linear input, the least it charges.
-        threshold = (risk + FLOOR) * (np.log(n) + 2 * np.log(n_inputs)) / n
-        # The criterion has decided, edge by edge and with the others adapting: the price shown is
-        # at most what the least of those kept is worth.
-        least = 0.99 * worth[mask].min(initial=np.inf)
-        limit = max(min(float(threshold), least), 0.0)
-        if not isinstance(price, EBIC):
-            limit = float(price(np.asarray(risk), n, n_inputs, 1))
-    else:
-        mask, risk, limit = judged.mask, judged.risk, judged.threshold
-        examined = mask | np.isin(np.arange(n_inputs), judged.slots)
-        worth = np.where(examined, judged.worth, outside)
-        blocks, left = judged.blocks, judged.left
-        own = own.on(mask)
+    own = own if judged is None else own.on(judged.mask)
+    found = own.worth()
+    mask, risk, limit = found.mask, float(found.risk), float(found.limit(own.n, price))
+    if judged is not None:
+        risk, limit = judged.risk, judged.threshold
+        examined = mask | np.isin(np.arange(len(mask)), judged.slots)
+        outside = np.where(examined, judged.worth, outside)
+        worth = np.where(mask, np.minimum(outside, 1), 0)
+        lower = np.where(mask, lower_bound(worth, judged.blocks, judged.left), 0)
+        found = found._replace(value=worth, lower=lower)
+    found = found.with_best_lags(limit)
     # What a dropped one would be worth beyond its price is nothing, or it had been kept.
     # Corrected for its parameters, a risk may pass that of the mean alone; a share does not.
-    worth = np.where(mask, np.minimum(worth, 1), np.minimum(worth - limit, 0))
-    lower = np.where(mask, lower_bound(worth, blocks, left), worth)
-    for i in range(data.dim):
-        lags = own.inputs[own.inputs % data.dim == i]
-        if len(lags) > 1 and not ((worth[lags] > limit) & (lower[lags] > 0)).any():
-            # Its lags stand in for one another: none of them is needed, and all of them may be.
-            rise, bound = _together(own, i)
-            if rise > limit and bound > 0:
-                best = lags[np.argmax(worth[lags])]
-                worth[best], lower[best] = rise, bound
-    return _Worth(mask, worth, lower, _sources(own, worth, data.dim), risk, limit)
-
-
-def _together(own: TargetFit, source: int) -> tuple[float, float]:
-    """Return the worth of a source at all its lags together, and its lower bound."""
-    keep, rank = own.inputs % own.data.dim != source, stretches(own.root)
-    size = np.maximum(np.bincount(rank, own.root > 0, BLOCKS), 1)
-    errors, without = own.errors(own.all), own.errors(keep)
-    left, blocks = (np.bincount(rank, e, BLOCKS) / size for e in (errors, without - errors))
-    rise = min(own.corrected_risk(keep) - own.corrected_risk(), 1.0)
-    return rise, float(lower_bound(np.array([rise]), blocks[None], left)[0])
-
-
-def lower_bound(
-    worth: Float[np.ndarray, " input"],
-    blocks: Float[np.ndarray, "input block"],
-    left: Float[np.ndarray, " block"],
-) -> Float[np.ndarray, " input"]:
-    """Return a lower confidence bound of the worth of each input, from its worth in blocks and the
-    risk there with it, `left`.
-
-    Student's bound of the mean. Where a variable moves in bursts, a few blocks hold all that an
-    edge is worth, and that bound lies below zero although the edge explains most of the rate in
-    nearly every block. There it is the bound of the mean share (b − a) / (b + a) of errors a with
-    the edge and b without, which no block dominates, in a block of median size. Bursts are sizes
-    b + a that count as fewer than half as many equal ones, (Σ size)² / Σ size².
-    """
-    count = blocks.shape[1]
-    quantile = student_quantile(CONFIDENCE, count - 1) / np.sqrt(count)
-    plain = worth - quantile * blocks.std(axis=1, ddof=1)
-    size = 2 * left[None] + blocks
-    bursts = size.sum(axis=1) ** 2 < count / 2 * (size**2).sum(axis=1)
-    share = blocks / np.where(size > 0, size, 1)
-    steady = share.mean(axis=1) - quantile * share.std(axis=1, ddof=1)
-    steady = np.minimum(steady * np.median(size, axis=1), worth)
-    return np.where(bursts & (plain <= 0), np.maximum(plain, steady), plain)
-
-
-def _sources(own: TargetFit, worth, dim: int):
-    """Return the worth of each source at all its kept lags together, or at its best lag if that is
-    more.
-    """
-    rise = np.zeros(dim)
-    risk = own.corrected_risk()
-    for source in range(dim):
-        keep = own.inputs % dim != source
-        if not keep.all():
-            rise[source] = own.corrected_risk(keep) - risk
-    return np.maximum(np.minimum(rise, 1), worth.reshape(-1, dim).max(axis=0))
+    dropped = np.minimum(outside - limit, 0)
+    worth, lower = (np.where(mask, kept, dropped) for kept in (found.value, found.lower))
+    # Of a source at all its kept lags together, or at its best lag if that is more.
+    source = np.maximum(found.together, worth.reshape(-1, data.dim).max(axis=0))
+    return _Worth(mask, worth, lower, source, risk, limit)
 
 
 def _strengths(rows: list[_Worth], windows: Windows, data: KnownData) -> SignalStrengths:

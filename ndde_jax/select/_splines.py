@@ -26,12 +26,14 @@ from .._types import (
     on_host_or_traced,
     to_jax,
 )
+from ..fit._prices import EBIC, AbstractPrice
 from ..regression._design import Design, design_of
 from ..regression._features import MANY_QUANTILES, QUANTILES
 from ..regression._search import columns_price
 from ..regression._terms import (
     FLOOR,
     Described,
+    Fit,
     Terms,
     describe,
     find_all_terms,
@@ -41,6 +43,7 @@ from ..regression._terms import (
 )
 from ..windows._flat import FlatData, FlatPartial, KnownData
 from ..windows._windows import Windows
+from ._worth import Worth, worth_of
 
 # Inputs per target that are named for a closer look.
 SHORTLIST = 12
@@ -135,7 +138,7 @@ def spline_graph(windows: Checked[Windows], *, shortlist: Checked[int] = SHORTLI
     check_whole(shortlist, "shortlist")
     make_room(windows)
     if namespace_of(windows) is jnp:
-        return _search_traced(windows, min(shortlist, windows.dim * windows.n_lags))
+        return _search_traced(windows, min(shortlist, windows.dim * windows.n_lags))[0]
     with concretely():
         data = KnownData(windows)
         if data.partial is not None:
@@ -306,8 +309,30 @@ def _graph_of(found: Described, data: KnownData | FlatData) -> SplineGraph:
     )
 
 
+class Priced(NamedTuple):
+    """The inputs of each target that are worth a price, `[target input]`; the risk with these alone
+    and the price, `[target]`.
+    """
+
+    mask: Bool[Array, "target input"]
+    risk: Float[Array, "target"]
+    limit: Float[Array, "target"]
+
+
+def search_priced(
+    windows: Windows, shortlist: int, price: AbstractPrice | None
+) -> tuple[SplineGraph, Priced]:
+    """Return the [`spline_graph`][ndde_jax.select.spline_graph] of windows that are traced, and
+    which of its inputs are worth a price; without one, more than their spread over stretches of the
+    record.
+    """
+    return _search_traced(windows, min(shortlist, windows.dim * windows.n_lags), price, priced=True)
+
+
 @eqx.filter_jit
-def _search_traced(windows: Windows, n_slots: int) -> SplineGraph:
+def _search_traced(
+    windows: Windows, n_slots: int, price: AbstractPrice | None = None, *, priced: bool = False
+) -> tuple[SplineGraph, Any]:
     data, partial = FlatData(windows), FlatPartial.of(windows, jnp)
     whole = design_of(data.inputs, data.weight) if partial is None else None
 
@@ -339,9 +364,27 @@ def _search_traced(windows: Windows, n_slots: int) -> SplineGraph:
         design = whole
         if partial is not None:
             design = design_of(partial.inputs, partial.weight(rated, used), knots)
-        return describe(design, raw, terms, data.dim, n_slots)
+        if not priced:
+            return describe(design, raw, terms, data.dim, n_slots), None
+        # What is left out is solved for once: two batches of solutions side by side can wait for
+        # one another's threads for ever.
+        fit = fit_terms(design, design.standardised(raw)[0], terms)
+        worth = worth_of(fit, fit, design.root, data.dim)
+        found = describe(design, raw, terms, data.dim, n_slots, (fit, worth.rises))
+        return found, _worth_a_price(fit, worth, price)
 
-    return _graph_of(jax.lax.map(described, (outputs.T, rated.T, every, used)), data)
+    found, kept = jax.lax.map(described, (outputs.T, rated.T, every, used))
+    return _graph_of(found, data), kept
+
+
+def _worth_a_price(fit: Fit, worth: Worth, price: AbstractPrice | None) -> Priced:
+    """Return what one target keeps at a price."""
+    limit = worth.limit(jnp.maximum(fit.n, 2), price)
+    worth = worth.with_best_lags(limit)
+    kept = worth.mask & (worth.value > limit)
+    if price is None or isinstance(price, EBIC):
+        kept = kept & ~(worth.lower <= 0)
+    return Priced(kept, fit.corrected_risk(worth.mask & ~kept), limit)
 
 
 def _search_partial_traced(partial: FlatPartial, allowed, required, dim: int):

@@ -13,6 +13,7 @@ from ..regression._design import Design, Rate
 from ..regression._features import spline_terms
 from ..regression._terms import Fit, Terms, best_fit, find_terms, fit_terms, outside_gains
 from ..windows._flat import KnownData
+from ._worth import Worth, worth_of
 
 # Blocks that are left out in turn.
 FOLDS = 5
@@ -99,10 +100,7 @@ class TargetFit:
 
     def corrected_risk(self, keep=None) -> float:
         """Return the risk with some of the inputs by generalised cross-validation."""
-        gone = self.gone(self.all if keep is None else keep)
-        risk = self.fit.risk + (self.fit.rise_without(gone) if gone.any() else 0)
-        count = int((~(self.fit.reads & gone[None]).any(axis=1)).sum())
-        return float(risk / (1 - min(count / max(self.n, 1), 0.9)) ** 2)
+        return float(self.fit.corrected_risk(None if keep is None else self.gone(keep)))
 
     def held_out(self, reach: int) -> float:
         """Return the share of the rate's variance that is left on blocks of windows that were not
@@ -191,18 +189,13 @@ class TargetFit:
         kept = np.bincount(self.inputs % dim, minlength=dim) > 0
         return np.tile(kept & (sizes > 0), len(self.mask) // dim) & ~self.mask
 
+    def worth(self) -> Worth:
+        """Return the worth of every input."""
+        return worth_of(self.fit, self.part, self.root, self.data.dim)
+
     def outside(self) -> Float[np.ndarray, " input"]:
         """Return the fall of the risk that every other input would bring."""
         return np.maximum(outside_gains(self.whole, self.fit), 0)
-
-    def errors(self, keep) -> Float[np.ndarray, " window"]:
-        """Return the squared error of every window with some of the inputs, of mean `risk`."""
-        gone = self.gone(keep)
-        kept = ~(self.part.reads & gone[None]).any(axis=1)
-        if kept.all():
-            return self.part.residual**2 * self.part.n
-        c = np.linalg.lstsq(self.part.columns[:, kept], self.y, rcond=1e-5)[0]
-        return (self.y - self.part.columns[:, kept] @ c) ** 2 * self.part.n
 
 
 class Coefficients(NamedTuple):

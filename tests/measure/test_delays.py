@@ -8,8 +8,8 @@ from scipy import stats
 
 import ndde_jax as ndde
 from ndde_jax.measure._delays import profile_delays, up_to, with_lags_not_excluded
-from ndde_jax.select._between import student_quantile
 from ndde_jax.select._screened import Screened
+from ndde_jax.select._worth import student_quantile
 
 
 def late_oscillator(tau, seed, n=2000, dt=0.1, fine=5):

@@ -78,8 +78,11 @@ def test_a_fit_is_that_of_numpy():
     # Without input 1: its line and its product go, its partner's line would stay.
     less = Terms(np.array([CURVE, OUT, OUT, LINE, OUT]), pairs, np.array([False, False]))
     gone = np.arange(INPUTS) == 1
-    rise = risk_of(rows(design, less), y) - fit.risk
+    kept = rows(design, less)
+    rise = risk_of(kept, y) - fit.risk
     assert fit.rise_without(gone) == pytest.approx(rise, rel=1e-6)
+    left = y - kept @ np.linalg.lstsq(kept, y, rcond=None)[0]
+    np.testing.assert_allclose(fit.without(gone).residual, left, atol=1e-7)
 
 
 def test_what_inputs_outside_explain_is_what_least_squares_gain():

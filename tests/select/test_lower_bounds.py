@@ -9,10 +9,11 @@ import scipy.stats
 
 import ndde_jax as ndde
 from ndde_jax.fit._prices import EBIC
-from ndde_jax.select import _measured
-from ndde_jax.select._judge import judge, stretches
-from ndde_jax.select._measured import BLOCKS, CONFIDENCE, Described, lower_bound, measure_targets
+from ndde_jax.select import _worth
+from ndde_jax.select._judge import judge
+from ndde_jax.select._measured import Described, measure_targets
 from ndde_jax.select._screened import Screened
+from ndde_jax.select._worth import BLOCKS, CONFIDENCE, lower_bound, stretches
 
 
 def students(worth, blocks, left):
@@ -107,7 +108,7 @@ def test_an_edge_that_acts_in_bursts_is_kept(monkeypatch):
         return ndde.discover(x, **options, key=jax.random.key(0))
 
     assert found().graph[0, 1, 0] and found().lower[0, 1, 0] > 0
-    monkeypatch.setattr(_measured, "lower_bound", students)
+    monkeypatch.setattr(_worth, "lower_bound", students)
     assert not found().graph[0, 1, 0]
 
 

@@ -8,7 +8,8 @@ import pytest
 import ndde_jax as ndde
 from ndde_jax.fit._newton import fit_network
 from ndde_jax.fit._prices import EBIC
-from ndde_jax.select._judge import BLOCKS, MoveProblem, stretches
+from ndde_jax.select._judge import MoveProblem
+from ndde_jax.select._worth import BLOCKS, stretches
 
 from .small import QUICK, TRUTH, delayed_pair
 

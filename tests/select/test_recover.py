@@ -107,6 +107,33 @@ def test_no_edge_is_worth_any_price(found):
     np.testing.assert_allclose(none.risk, 1, atol=0.05)
 
 
+def weak(seed, gain):
+    """Windows of a variable that another follows two samples later, and of a random walk."""
+    rng, x = np.random.default_rng(seed), np.zeros((200, 3))
+    for k in range(2, 199):
+        pull = [-x[k, 0], gain * np.tanh(x[k - 2, 0]) - x[k, 1], 0.0]
+        x[k + 1] = x[k] + 0.1 * np.array(pull) + 0.3 * np.array([1, 0.3, 1]) * rng.normal(size=3)
+    return ndde.lagged_windows(x, dt=0.1, lags=range(4))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("price", [None, select.PerInput(1.0)], ids=["EBIC", "PerInput"])
+def test_weak_edges_are_dropped_in_a_batch_as_they_are_alone(price):
+    """Where splines keep edges that are not worth more than their spread over the record."""
+    strategy = select.Default(networks=None)
+    systems = [weak(seed, gain) for seed in range(8) for gain in (0.5, 1.0)]
+    together = jax.jit(jax.vmap(lambda w: ndde.recover(w, strategy, price, key=jr.key(0))))
+    batch = together(ndde.stack_windows(systems))
+    dropped = 0
+    for i, w in enumerate(systems):
+        alone = ndde.recover(w, strategy, price, key=jr.key(0))
+        np.testing.assert_array_equal(batch.graph[i], alone.graph)
+        np.testing.assert_allclose(batch.risk[i], alone.risk, rtol=1e-6)
+        np.testing.assert_allclose(batch.price[i], alone.price, rtol=1e-5)
+        dropped += int(jnp.sum(batch.details.graph[i] & ~batch.graph[i]))
+    assert dropped > 4
+
+
 @pytest.mark.slow
 def test_prices_in_a_batch_keep_what_each_keeps_alone():
     w, strategy = windows(), STRATEGIES["Default"]

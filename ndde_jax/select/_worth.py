@@ -1,0 +1,147 @@
+"""The worth of the inputs of a fit, with lower bounds from its spread over stretches of the record,
+and which of them a price leaves.
+"""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from .._types import namespace_of
+from ..fit._prices import EBIC, AbstractPrice
+from ..regression._terms import FLOOR, Fit, each_left_out
+
+# Stretches of a record over which the worth of an edge is compared.
+BLOCKS = 32
+# Of the one-sided lower bounds.
+CONFIDENCE = 0.95
+
+
+class Worth(NamedTuple):
+    """The worth of every input of a fit, and of every source at all its lags together; NumPy or
+    JAX.
+
+    - `mask`: inputs that the fit reads, `[input]`; numbered (lag, source).
+    - `risk`: of the fit, by generalised cross-validation.
+    - `rises`: of the risk itself, without each input and, after these, each source.
+    - `value`, `lower`: the rise of that risk without an input, at most 1, and its lower bound,
+        `[input]`; 0 for inputs that the fit does not read.
+    - `together`, `bound`: the same without all lags of a source, `[source]`.
+    """
+
+    mask: Any
+    risk: Any
+    rises: Any
+    value: Any
+    lower: Any
+    together: Any
+    bound: Any
+
+    def limit(self, n: Any, price: AbstractPrice | None) -> Any:
+        """Return the least worth of an edge, for `n` windows.
+
+        The criterion has decided, edge by edge and with the others adapting: what is returned then
+        is its charge for a linear input, the least that it charges, and at most what the least of
+        those kept is worth.
+        """
+        xp, n_inputs = namespace_of((self.risk, n)), len(self.mask)
+        if price is not None and not isinstance(price, EBIC):
+            return xp.asarray(price(xp.asarray(self.risk), n, n_inputs, 1))
+        charge = (self.risk + FLOOR) * (xp.log(n) + 2 * np.log(n_inputs).item()) / n
+        least = 0.99 * xp.min(xp.where(self.mask, self.value, xp.inf))
+        return xp.maximum(xp.minimum(charge, least), 0.0)
+
+    def with_best_lags(self, limit: Any) -> "Worth":
+        """Return the worth with that of all lags of a source given to the best of them, where they
+        stand in for one another: none of them is needed, and all of them may be.
+        """
+        xp, dim = namespace_of((self.value, limit)), len(self.together)
+        n_lags = len(self.mask) // dim
+        by_lag = lambda a: a.reshape(n_lags, dim)  # noqa: E731
+        several = by_lag(self.mask).sum(axis=0) > 1
+        alone = by_lag(self.mask & (self.value > limit) & (self.lower > 0)).any(axis=0)
+        whole = several & ~alone & (self.together > limit) & (self.bound > 0)
+        best = xp.argmax(xp.where(by_lag(self.mask), by_lag(self.value), -xp.inf), axis=0)
+        chosen = xp.tile(whole, n_lags) & (
+            np.repeat(np.arange(n_lags), dim) == xp.tile(best, n_lags)
+        )
+        value, lower = (xp.tile(a, n_lags) for a in (self.together, self.bound))
+        return self._replace(
+            value=xp.where(chosen, value, self.value), lower=xp.where(chosen, lower, self.lower)
+        )
+
+
+def worth_of(fit: Fit, part: Fit, root: Any, dim: int) -> Worth:
+    """Return the worth of the inputs of a fit of one target.
+
+    - `part`: the fit in the windows that are in memory, whose errors tell of stretches; the same,
+        where all are.
+    - `root`: roots of the weights of these windows.
+    - `dim`: number of sources.
+    """
+    xp, mask = namespace_of((fit, root)), fit.terms.reads()
+    n_inputs, risk = len(mask), fit.corrected_risk()
+    groups = each_left_out(n_inputs, dim)
+    inside = (stretches(root)[:, None] == np.arange(BLOCKS)[None]) & (root > 0)[:, None]
+    inside = inside.astype(part.residual.dtype)
+    share = inside / xp.maximum(inside.sum(axis=0, keepdims=True), 1)
+
+    left = part.n * (part.residual**2 @ share)
+
+    def without(gone):
+        """Return the rise of the risk, of the corrected one, and of the errors of stretches."""
+        found = fit.without(gone)
+        residual = (found if part is fit else part.without(gone)).residual
+        more = part.n * (residual**2 @ share) - left
+        return found.rise, found.corrected_risk - risk, more
+
+    read = (groups & mask[None]).any(axis=1)
+    if xp is np:
+        rises, value, blocks = (np.zeros((len(groups), *more)) for more in ((), (), (BLOCKS,)))
+        for k in np.flatnonzero(read):
+            rises[k], value[k], blocks[k] = without(groups[k])
+    else:
+        rises, value, blocks = jax.lax.map(without, jnp.asarray(groups))
+    value = xp.minimum(value, 1)
+    lower, cut = xp.where(read, lower_bound(value, blocks, left), 0), n_inputs
+    return Worth(mask, risk, rises, value[:cut], lower[:cut], value[cut:], lower[cut:])
+
+
+def stretches(weight: Any) -> Any:
+    """Return the stretch, one of `BLOCKS` with equally many valid windows, that each window lies
+    in. Windows before the first valid one belong to the first stretch.
+    """
+    xp, used = namespace_of(weight), weight > 0
+    rank = (xp.cumsum(used) - 1) * BLOCKS // xp.maximum(used.sum(), 1)
+    return xp.clip(rank, 0, BLOCKS - 1)
+
+
+def lower_bound(worth: Any, blocks: Any, left: Any) -> Any:
+    """Return a lower confidence bound of the worth of each input, `[input]`, from its worth in
+    blocks, `[input block]`, and the risk there with it, `left` `[block]`.
+
+    Student's bound of the mean. Where a variable moves in bursts, a few blocks hold all that an
+    edge is worth, and that bound lies below zero although the edge explains most of the rate in
+    nearly every block. There it is the bound of the mean share (b − a) / (b + a) of errors a with
+    the edge and b without, which no block dominates, in a block of median size. Bursts are sizes
+    b + a that count as fewer than half as many equal ones, (Σ size)² / Σ size².
+    """
+    xp, count = namespace_of((worth, blocks, left)), blocks.shape[1]
+    quantile = student_quantile(CONFIDENCE, count - 1) / count**0.5
+    plain = worth - quantile * blocks.std(axis=1, ddof=1)
+    size = 2 * left[None] + blocks
+    bursts = size.sum(axis=1) ** 2 < count / 2 * (size**2).sum(axis=1)
+    share = blocks / xp.where(size > 0, size, 1)
+    steady = share.mean(axis=1) - quantile * share.std(axis=1, ddof=1)
+    steady = xp.minimum(steady * xp.median(size, axis=1), worth)
+    return xp.where(bursts & (plain <= 0), xp.maximum(plain, steady), plain)
+
+
+def student_quantile(probability: float, degrees: int) -> float:
+    """Return the quantile of Student's t with so many degrees of freedom, at a probability above
+    one half.
+    """
+    from scipy.special import stdtrit
+
+    return float(stdtrit(degrees, probability))
