@@ -4,6 +4,7 @@ All other tests run in double precision. What is deterministic is compared with 
 trained must be finite, of one type, and as good.
 """
 
+import diffrax
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -157,3 +158,29 @@ def test_sums_of_large_arrays_are_added_right():
     )
     expected = np.einsum("njst,jst->nj", a, w) + np.einsum("njp,jp->nj", b, v)
     np.testing.assert_allclose(found, expected, atol=1e-4)
+
+
+def solved(solver):
+    history, rate = jnp.array([0.1, 0.2], jnp.float32), jnp.float32(0.5)
+    options = dict(delays=1.0, dt=0.1, n_steps=20, history=history, args=rate, solver=solver)
+    return ndde.solve_sdde(lambda t, x, lagged, a: -a * lagged[0], **options).ys
+
+
+PLACES = np.zeros(3, np.float32)
+IN_DOUBLE = {
+    "Euler": lambda model: solved(None),
+    "Heun": lambda model: solved(diffrax.Heun()),
+    "Bosh3": lambda model: solved(diffrax.Bosh3()),
+    "confine": lambda model: ndde.confine(model)(STATE),
+    "damp": lambda model: ndde.models.damp(model, rate=1.0)(STATE),
+    "sample_gate": lambda model: ndde.gates.sample_gate(PLACES, key=jr.key(0)),
+    "expected_l0": lambda model: ndde.gates.expected_l0(PLACES),
+    "deterministic_gate": lambda model: ndde.gates.deterministic_gate(PLACES),
+}
+STATE = X[: len(LAGS)].astype(np.float32)
+
+
+@pytest.mark.parametrize("name", IN_DOUBLE)
+def test_single_precision_stays_so_where_double_is_on(name, model):
+    """Settings that are Python's numbers take the type of what they are used with."""
+    assert IN_DOUBLE[name](model).dtype == jnp.float32

@@ -20,7 +20,7 @@ import jax.random as jr
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from .._checks import check_choice, check_key, check_real_array, refusal
-from .._types import Checked, as_number
+from .._types import Checked, as_number, floating_type
 
 RULES = ("open_probability", "median", "deterministic_gate")
 
@@ -46,6 +46,13 @@ def check_gate(gate: Any, log_alpha: Any = 0.0) -> HardConcrete:
         raise refusal("gate", "a HardConcrete or None", gate)
     check_real_array(log_alpha, "log_alpha", "one location per gate")
     return HardConcrete() if gate is None else gate
+
+
+def _located(gate: Any, log_alpha: Any) -> tuple[HardConcrete, Array]:
+    """Return the shape of gates and their locations, in the precision of the locations."""
+    gate = check_gate(gate, log_alpha)
+    log_alpha = jnp.asarray(log_alpha, floating_type(log_alpha))
+    return jax.tree.map(lambda a: a.astype(log_alpha.dtype), gate), log_alpha
 
 
 def logistic_noise(key: Checked[PRNGKeyArray], shape: tuple[int, ...], dtype=None) -> Array:
@@ -95,8 +102,7 @@ def sample_gate(
     z = gates.sample_gate(jnp.array([-3.0, 0.0, 3.0]), key=jax.random.key(0))
     ```
     """
-    gate = check_gate(gate, log_alpha)
-    log_alpha = jnp.asarray(log_alpha)
+    gate, log_alpha = _located(gate, log_alpha)
     if (key is None) == (noise is None):
         raise ValueError("give key, or noise from logistic_noise: one of them.")
     if noise is None:
@@ -118,10 +124,8 @@ def open_probability(
     """Return P(z ≠ 0) = sigmoid(log_alpha − β log(−low / high)), the differentiable surrogate of
     L0.
     """
-    gate = check_gate(gate, log_alpha)
-    return jax.nn.sigmoid(
-        jnp.asarray(log_alpha) - gate.temperature * jnp.log(-gate.low / gate.high)
-    )
+    gate, log_alpha = _located(gate, log_alpha)
+    return jax.nn.sigmoid(log_alpha - gate.temperature * jnp.log(-gate.low / gate.high))
 
 
 def expected_l0(
@@ -142,10 +146,8 @@ def deterministic_gate(
     """Return the test-time gate clip(sigmoid(log_alpha)(high − low) + low, 0, 1); it has no
     temperature.
     """
-    gate = check_gate(gate, log_alpha)
-    return jnp.clip(
-        jax.nn.sigmoid(jnp.asarray(log_alpha)) * (gate.high - gate.low) + gate.low, 0.0, 1.0
-    )
+    gate, log_alpha = _located(gate, log_alpha)
+    return jnp.clip(jax.nn.sigmoid(log_alpha) * (gate.high - gate.low) + gate.low, 0.0, 1.0)
 
 
 def hard_mask(
@@ -164,9 +166,9 @@ def hard_mask(
     **Raises:** `ValueError` for an unknown rule.
     """
     check_choice(rule, "rule", RULES)
-    gate = check_gate(gate, log_alpha)
+    gate, log_alpha = _located(gate, log_alpha)
     if rule == "open_probability":
         return open_probability(log_alpha, gate) > 0.5
     if rule == "median":
-        return jnp.asarray(log_alpha) > 0
+        return log_alpha > 0
     return deterministic_gate(log_alpha, gate) > 0

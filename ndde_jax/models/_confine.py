@@ -15,7 +15,7 @@ import numpy as np
 from jaxtyping import Array, ArrayLike, Float
 
 from .._checks import check_real_array, check_windows, is_traced
-from .._types import Checked, Scaling, floating_type, namespace_of, on_host_or_traced, to_jax
+from .._types import Checked, Scaling, namespace_of, on_host_or_traced, to_jax
 from ._model import AbstractWrappedModel, NeuralDDE, check_model
 
 # Half-width of a box, of the largest distance from its centre in the data. With a tenth to spare,
@@ -167,23 +167,24 @@ def confine(
     print(confined.certificate().absorbing_radius)
     ```
     """
-    dim = _check_present(model)
+    _check_present(model)
     if windows is not None:
         check_windows(windows, "confine", "take one with unstack_windows")
     scaling = model.scaling
     if radius is None and windows is not None:
-        if windows.dim != dim:
+        if windows.dim != model.dim:
             raise ValueError(
-                f"windows must hold the {dim} variables of the model; got {windows.dim}."
+                f"windows must hold the {model.dim} variables of the model; got {windows.dim}."
             )
         # By their own scaling, which is not the model's where the model saw other data.
-        center = None if center is None else _vector(center, dim, "center")
+        center = None if center is None else _vector(center, model, "center")
         center, radius = _box(windows.history, windows.valid, windows.scaling, center)
-    center = _vector(scaling.center if center is None else center, dim, "center")
-    radius = _vector(5 * scaling.scale if radius is None else radius, dim, "radius", positive=True)
+    center = _vector(scaling.center if center is None else center, model, "center")
+    radius = 5 * scaling.scale if radius is None else radius
+    radius = _vector(radius, model, "radius", positive=True)
     if rate is None:
         rate = _default_rate(drift_bound(model), radius, None if windows is None else windows.dt)
-    rate = _vector(rate, dim, "rate", positive=True)
+    rate = _vector(rate, model, "rate", positive=True)
     return RestoredDDE(model, center, radius, rate)
 
 
@@ -205,13 +206,13 @@ def damp(model: Checked[NeuralDDE], *, rate, center=None) -> RestoredDDE:
 
     Paper: "Dissipative architecture with bounded neural residual".
     """
-    dim = _check_present(model)
-    center = _vector(model.scaling.center if center is None else center, dim, "center")
-    rate = _vector(rate, dim, "rate", positive=True)
+    _check_present(model)
+    center = _vector(model.scaling.center if center is None else center, model, "center")
+    rate = _vector(rate, model, "rate", positive=True)
     return RestoredDDE(model, center, jnp.zeros_like(center), rate)
 
 
-def _check_present(model: Any) -> int:
+def _check_present(model: Any) -> None:
     check_model(model)
     if isinstance(model, RestoredDDE):
         raise ValueError("model must be a NeuralDDE; got a RestoredDDE, which is confined already.")
@@ -220,13 +221,14 @@ def _check_present(model: Any) -> int:
             f"the restoring force acts on the present state, but the lags of model are {model.lags}"
             "; fit with lag 0 among the candidate lags."
         )
-    return model.scaling.center.shape[0]
 
 
-def _vector(value, dim: int, name: str, *, positive: bool = False) -> Float[Array, "dim"]:
+def _vector(value, model: NeuralDDE, name: str, *, positive: bool = False) -> Float[Array, "dim"]:
+    """Return a number, or one for each variable, in the precision of a model."""
+    dim = model.dim
     check_real_array(value, name, f"one or {dim} of them")
     value = value if isinstance(value, jax.Array) else np.asarray(value)
-    array = to_jax(value, floating_type(value))
+    array = to_jax(value, model.scaling.center.dtype)
     if array.shape not in ((), (dim,)):
         raise ValueError(f"{name} must be a number or have shape ({dim},); got {array.shape}.")
     # In NumPy, because inside jit the result of any operation of JAX is traced.

@@ -96,7 +96,8 @@ class Tableau(eqx.Module):
         if self.order == 1:
             return jnp.stack([y0, y1, jnp.zeros_like(y0)])
         nodes, weights = _at_nodes(self, jnp.result_type(float))
-        values = jnp.stack([past(start + node) for node in nodes])
+        # Python's numbers, which take the type of the position.
+        values = jnp.stack([past(start + node) for node in nodes.tolist()])
         ends = jnp.stack([y0, y1])
         known = jnp.tensordot(jnp.asarray(weights[:, :2], y0.dtype), ends, axes=1)
         inverse = jnp.asarray(np.linalg.pinv(weights[:, 2:], rcond=1e-5), y0.dtype)

@@ -152,3 +152,7 @@ def test_transforms_and_swept_temperature():
     gradient = jax.grad(lambda a: gates.expected_l0(a))(log_alpha)
     p = gates.open_probability(log_alpha)
     np.testing.assert_allclose(gradient, p * (1 - p), rtol=1e-9)
+
+
+def test_locations_may_be_whole_numbers():
+    np.testing.assert_allclose(gates.open_probability(1), gates.open_probability(1.0))
