@@ -54,7 +54,7 @@ NEWTON_REFINE_INPUTS = 40
 class Status(eqx.Enumeration):
     """The status at the end of a fit."""
 
-    converged = "converged: the penalised objective stopped improving"
+    converged = "converged: the objective stopped improving"
     stopped = "stopped at the step limit"
     diverged = "diverged: the objective became infinite or not a number"
     refused = "refused: a variable is constant or there are too few valid windows"

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from .._checks import check_number, check_real_array, check_whole
+from .._checks import check_concrete, check_number, check_real_array, check_whole
 from .._memory import few
 from .._types import Checked
 from . import _blocks
@@ -109,7 +109,7 @@ def kinks(
 
     **Returns:** ascending times between `t0` and `t1`, both left out.
 
-    **Raises:** `ValueError` for delays that are not positive numbers.
+    **Raises:** `ValueError` for delays that are not positive numbers, and for traced ones.
 
     ```python
     import ndde_jax as ndde
@@ -117,6 +117,7 @@ def kinks(
     print(ndde.simulate.kinks((1.0, 1.5), 0.0, 3.2, order=2)[1])  # 1.5
     ```
     """
+    check_concrete("kinks", (delays, t0, t1, jumps), "How many there are depends on them.")
     check_real_array(delays, "delays", "in units of time", finite=True, above=0)
     if np.ndim(delays) > 1:
         raise ValueError(

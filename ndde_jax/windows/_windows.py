@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, ArrayLike, Bool, Float, Int
 
-from .._checks import check_choice, check_sizes, refusal, shown
+from .._checks import check_choice, check_sizes, is_traced, refusal, shown
 from .._spoken import listed
 from .._types import Checked, RealScalarLike, Scaling, TrajectoryLike, namespace_of, to_jax
 from ..samples._noise import pooled_noise_share, pooled_ringing, pooled_roll_off
@@ -255,6 +255,11 @@ def lagged_windows(
     """
     lags = read_lags(lags)
     check_choice(scheme, "scheme", (*STENCILS, "auto"))
+    if scheme not in ("euler", "auto") and is_traced(t):
+        raise ValueError(
+            f"scheme={scheme!r} needs equally spaced samples, and times that are traced may be "
+            "any; give dt instead of t."
+        )
     return cut_windows(read_measurements(x, dt=dt, t=t, names=names), lags, scheme, prior)
 
 

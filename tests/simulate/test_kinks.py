@@ -201,3 +201,5 @@ def test_kinks():
     np.testing.assert_allclose(found, [1, 1.5, 2, 2.5, 3])
     found = ndde.simulate.kinks(1.0, 0.0, 3.2, order=1, jumps=0.3)
     np.testing.assert_allclose(found, [0.3, 1.0, 1.3])
+    with pytest.raises(ValueError, match="kinks needs to see the numbers"):
+        jax.jit(lambda delay: ndde.simulate.kinks(delay, 0.0, 3.2))(1.0)
