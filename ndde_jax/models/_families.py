@@ -87,6 +87,9 @@ class Polynomials(eqx.Module):
     """The family of sparse polynomials, of degree three in up to six inputs, two in up to twelve,
     else one.
 
+    The target with most inputs counts; where the graph is traced, as many as there are candidates,
+    or the `max_inputs` of [`fit_flow`][ndde_jax.fitting.fit_flow].
+
     - `simple_numbers`: hold coefficients, in physical units, at whole numbers or at the size of
         another one, where that is likelier than not (False). For laws like x' = 10 (y − x). What is
         wrongly held is off by about its standard error, and what is rightly held is exact.
