@@ -351,10 +351,13 @@ def persistent(
 
     Means over a step or smoothed values do so, of a process that does not, and what an unseen
     driver moves. One variable alone may follow its own past; a map of which that was found does.
-    `left` are the residuals of rates; where hardly anything is left nothing is tested.
+    `left` are the residuals of rates; where hardly anything is left nothing is tested, nor where
+    samples are missing among the lags beside those of an input: it may act between them.
     """
     rows, none = inputs.rows, np.zeros(inputs.rows.dim, bool)
     lags, before = np.asarray(rows.lags), rows.before(rows.step)
+    gaps = np.diff(lags) > rows.step
+    apart = np.append(gaps, False) | np.append(False, gaps)
     there, soon = before >= 0, lags <= rows.step
     if lags[0] != 0:
         return none
@@ -365,6 +368,8 @@ def persistent(
         if not rows.allowed[:, j].any() or (own[j, 1:].any() and not rows.midway):
             continue
         others = graph[:, j] & ~own
+        if others[:, apart].any():
+            continue
         around = np.abs(lags[:, None] - lags[None]) <= rows.step
         beside = others @ around & ~others
         beside[j] &= ~soon

@@ -684,7 +684,8 @@ def _memory(e: GraphEvidence) -> Iterator[Hit]:
 @estimated_rule(
     "persistent rates",
     "{rates} from one sample to the next, beyond what was found: samples may be means over the "
-    "interval or smoothed, or something unseen drives the system.",
+    "interval or smoothed, something unseen may drive the system, or the drift that was found "
+    "lacks a part of the real one.",
     "Use values at single times; of means, read delays with half an interval of doubt.",
     limits=Limits(
         reservation=0.0,

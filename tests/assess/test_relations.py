@@ -466,6 +466,27 @@ def test_one_variable_that_follows_its_own_past_is_none_of_them():
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("lags", [range(7), (0, 3, 6)], ids=["every", "third"])
+def test_what_acts_between_candidates_that_lie_apart_does_not_go_on(lags):
+    """Where samples between the candidates are missing, what was found errs alike at samples that
+    follow one another, although they are values at single times.
+    """
+    path = ndde.solve_sdde(
+        lambda t, x, lagged, args: -x - 2 * jnp.tanh(lagged[0, jnp.array([2, 0, 1])]),
+        delays=4.5 * 0.25, dt=0.025, n_steps=10_500, save_every=10,
+        history=jnp.array([0.1, 0.2, -0.1]), sigma=0.1, key=jax.random.key(0),
+    )  # fmt: skip
+    found = ndde.discover(
+        np.asarray(path.ys)[50:],
+        dt=0.25,
+        lags=lags,
+        recipe=ndde.Recipe.fast(),
+        key=jax.random.key(0),
+    )
+    assert "persistent rates" not in [reason.name for reason in found.verdict.reasons]
+
+
+@pytest.mark.slow
 def test_values_at_single_times_go_on_by_chance_only():
     rng = np.random.default_rng(1)
     paths = (exact_ring(500, rng)[0] for _ in range(300))
