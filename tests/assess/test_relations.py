@@ -466,8 +466,8 @@ def test_one_variable_that_follows_its_own_past_is_none_of_them():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("lags", [range(7), (0, 3, 6)], ids=["every", "third"])
-def test_what_acts_between_candidates_that_lie_apart_does_not_go_on(lags):
+@pytest.mark.parametrize("seed", [1, 2])
+def test_what_acts_between_candidates_that_lie_apart_does_not_go_on(seed):
     """Where samples between the candidates are missing, what was found errs alike at samples that
     follow one another, although they are values at single times.
     """
