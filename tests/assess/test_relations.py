@@ -474,7 +474,7 @@ def test_what_acts_between_candidates_that_lie_apart_does_not_go_on(seed):
     path = ndde.solve_sdde(
         lambda t, x, lagged, args: -x - 2 * jnp.tanh(lagged[0, jnp.array([2, 0, 1])]),
         delays=4.5 * 0.25, dt=0.025, n_steps=10_500, save_every=10,
-        history=jnp.array([0.1, 0.2, -0.1]), sigma=0.1, key=jax.random.key(0),
+        history=jnp.array([0.1, 0.2, -0.1]), sigma=0.1, key=jax.random.key(seed),
     )  # fmt: skip
     found = ndde.discover(
         np.asarray(path.ys)[50:],
