@@ -7,7 +7,8 @@ import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 
-from ndde_jax._store import _Packed, concretely, held, look
+from ndde_jax._store import _Packed, held, look
+from ndde_jax._types import concretely
 
 
 class Tree(eqx.Module):
