@@ -87,8 +87,8 @@ def namespace_of(tree: Any) -> ModuleType:
 
 @contextlib.contextmanager
 def concretely() -> Iterator[None]:
-    """Compute with numbers that are known, in a function that is being traced, too; a decorator as
-    well.
+    """Compute at once what is known, also inside a function that JAX is tracing; a context, and a
+    decorator.
 
     Nothing where nothing is traced: JAX compiles its programs anew for `ensure_compile_time_eval`,
     and every constant in them as a program of its own.
@@ -126,6 +126,12 @@ def on_host_or_traced(function: Callable[..., Any]) -> Callable[..., Any]:
             return jax.tree.map(to_jax, function(np, *jax.tree.map(np.asarray, trees)))
 
     return call
+
+
+def root(square: Array) -> Array:
+    """Return the square root, with a derivative of 0 at 0, where that of `jnp.sqrt` is infinite."""
+    positive = square > 0
+    return jnp.where(positive, jnp.sqrt(jnp.where(positive, square, 1)), square)
 
 
 def as_number(name: str, *, optional: bool = False, **bounds: Any) -> Callable[[Any], Array | None]:

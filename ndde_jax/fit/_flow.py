@@ -405,8 +405,10 @@ def _blank_where_refused(windows: Windows) -> Windows:
     """Return windows, of zeros where they are refused: the drift is NaN there, and NaN times
     nothing would reach derivatives by what other members of a batch share.
     """
-    numbers = (windows.scaling, windows.history, windows.increment)
-    blank = _blank(numbers, FlatData(windows).refused)
+    refused = FlatData(windows).refused
+    if not is_traced(refused) and not refused:
+        return windows
+    blank = _blank((windows.scaling, windows.history, windows.increment), refused)
     return eqx.tree_at(lambda w: (w.scaling, w.history, w.increment), windows, blank)
 
 

@@ -21,7 +21,7 @@ from .._checks import (
     refusal,
     shown,
 )
-from .._types import Checked, as_number, as_scalar
+from .._types import Checked, as_number, as_scalar, root
 from ..models._networks import Layer
 from ._gates import (
     RULES,
@@ -171,9 +171,7 @@ def column_norms(layers: Layers) -> PerNetworkInput:
     """Return the norm of the first-layer weights of each input; its derivative is 0 where it
     is 0.
     """
-    square = jnp.sum(layers[0][0] ** 2, axis=1)
-    positive = square > 0
-    return jnp.where(positive, jnp.sqrt(jnp.where(positive, square, 1)), 0)
+    return root(jnp.sum(layers[0][0] ** 2, axis=1))
 
 
 def scale_inputs(layers: Layers, factor: PerNetworkInput) -> Layers:

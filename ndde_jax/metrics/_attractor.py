@@ -21,7 +21,7 @@ from .._checks import (
     check_real_array,
     check_whole,
 )
-from .._types import Checked
+from .._types import Checked, root
 from ..simulate._lyapunov import kaplan_yorke_dimension
 from ._forecast import Trajectory, same_batch, same_length
 
@@ -72,10 +72,7 @@ def log_spectral_distance(
 @partial(jax.jit, static_argnums=2)
 def _decibels(predicted: Array, truth: Array, segment: int, floor: Any) -> Array:
     difference = _log_difference(predicted, truth, segment, floor) * (10 / math.log(10))
-    square = jnp.mean(difference**2, axis=-2)
-    # The root has no derivative at zero, and equal spectra are no reason for a NaN.
-    root = jnp.where(square > 0, jnp.sqrt(jnp.where(square > 0, square, 1)), square)
-    return jnp.mean(root, axis=-1)
+    return jnp.mean(root(jnp.mean(difference**2, axis=-2)), axis=-1)
 
 
 def squared_log_spectral_distance(

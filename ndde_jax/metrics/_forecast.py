@@ -15,7 +15,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, ArrayLike, Float, Shaped
 
 from .._checks import check_choice, check_flag, check_positive, check_real_array
-from .._types import Checked, floating_type, to_jax
+from .._types import Checked, floating_type, root, to_jax
 
 NORMS = ("l2", "rms")
 # Numbers `[*batch time dim]`, and a number or one per trajectory.
@@ -157,17 +157,11 @@ def nrmse(
 
 @jax.jit
 def _mean_error(predicted: Any, truth: Any, dt: Any, lyapunov: Any, horizon: Any) -> Array:
-    error, n_samples = _root(jnp.mean((predicted - truth) ** 2, axis=-1)), truth.shape[-2]
+    error, n_samples = root(jnp.mean((predicted - truth) ** 2, axis=-1)), truth.shape[-2]
     steps = jnp.clip(jnp.round(horizon / lyapunov / dt), 2, n_samples - 1)
     index = jnp.broadcast_to(jnp.arange(n_samples), error.shape)
     counted = (index >= 1) & (index <= steps[..., None].astype(index.dtype))
     return jnp.mean(error, axis=-1, where=counted)
-
-
-def _root(square: Array) -> Array:
-    """Return the square root, with a gradient of zero at zero, where a path meets another."""
-    zero = square == 0
-    return jnp.where(zero, 0, jnp.sqrt(jnp.where(zero, 1, square)))
 
 
 def as_trajectory(x: Any, name: str) -> Array:
@@ -340,7 +334,7 @@ def _energy(samples: Array, truth: Array) -> Array:
     n = samples.shape[0]
 
     def apart(path: Array) -> Array:
-        return _root(jnp.sum((samples - path[None]) ** 2, axis=-1))
+        return root(jnp.sum((samples - path[None]) ** 2, axis=-1))
 
     error = jnp.mean(apart(truth), axis=0)
     if n == 1:

@@ -15,7 +15,7 @@ import numpy as np
 from jaxtyping import Array, ArrayLike, Float
 
 from .._checks import check_real_array, check_windows, is_traced
-from .._types import Checked, Scaling, namespace_of, on_host_or_traced, to_jax
+from .._types import Checked, Scaling, namespace_of, on_host_or_traced, root, to_jax
 from ._model import AbstractWrappedModel, NeuralDDE, check_model
 
 # Half-width of a box, of the largest distance from its centre in the data. With a tenth to spare,
@@ -102,10 +102,7 @@ def _restoring(history, center, radius, rate):
 
 @partial(jax.jit, inline=True)
 def _certificate(free, radius, rate):
-    # Written so that the derivative at radius zero is zero, not undefined.
-    square = jnp.sum((rate * radius) ** 2)
-    bound = jnp.linalg.norm(free)
-    bound = bound + jnp.where(square > 0, jnp.sqrt(jnp.where(square > 0, square, 1)), 0)
+    bound = jnp.linalg.norm(free) + root(jnp.sum((rate * radius) ** 2))
     pull = jnp.min(rate)
     return Certificate(bound, pull, bound**2 / (2 * pull), pull / 2, bound / pull)
 

@@ -161,20 +161,19 @@ class Fit(NamedTuple):
         """Return what becomes of the fit without all columns that read one of some inputs."""
         xp, (c, multiplier) = namespace_of((self.columns, inputs)), self._held(inputs)
         rise = xp.maximum(c @ multiplier, 0)
-        stays = self.on & ~(self.reads & inputs[None]).any(axis=1)
         residual = self.residual + self.columns @ (self.inverse @ multiplier)
-        return Without(rise, self._corrected(self.risk + rise, stays), residual)
+        return Without(rise, self._corrected(rise, inputs), residual)
 
     def corrected_risk(self, inputs: Any = None) -> Any:
         """Return the risk by generalised cross-validation, without some inputs or with all."""
-        if inputs is None:
-            return self._corrected(self.risk, self.on)
-        return self.without(inputs).corrected_risk
+        return self._corrected(0 if inputs is None else self.rise_without(inputs), inputs)
 
-    def _corrected(self, risk: Any, on: Any) -> Any:
-        xp = namespace_of((risk, on))
-        share = on.sum().astype(risk.dtype) / xp.maximum(self.n, 1)
-        return risk / (1 - xp.minimum(share, 0.9)) ** 2
+    def _corrected(self, rise: Any, inputs: Any) -> Any:
+        xp, stays = namespace_of((self.columns, inputs)), self.on
+        if inputs is not None:
+            stays = stays & ~(self.reads & inputs[None]).any(axis=1)
+        share = stays.sum().astype(self.risk.dtype) / xp.maximum(self.n, 1)
+        return (self.risk + rise) / (1 - xp.minimum(share, 0.9)) ** 2
 
     def _held(self, inputs: Any) -> tuple[Any, Any]:
         """Return the coefficients of the columns that read one of some inputs, and Lagrange's
@@ -856,30 +855,32 @@ def each_left_out(n_inputs: int, dim: int) -> Bool[np.ndarray, "group input"]:
     return np.concatenate([np.eye(n_inputs, dtype=bool), sources])
 
 
-def describe(
-    design: Design, output: Any, terms: Terms, dim: int, n_slots: int, known: Any = None
-) -> Described:
+def describe(design: Design, output: Any, terms: Terms, dim: int, n_slots: int) -> Described:
     """Return the effect of every input in the terms of a rate.
 
     - `output`: the rate as it was measured, `[window]`.
     - `dim`: number of sources; inputs are numbered (lag, source).
     - `n_slots`: how many inputs to name, static.
-    - `known`: the fit of these terms, and the rises of its risk without each group of
-        [`each_left_out`][ndde_jax.regression._terms.each_left_out], where they are at hand.
     """
-    xp, (y, size) = namespace_of((design, output, terms)), design.standardised(output)
-    mask, n_inputs = terms.reads(), design.n_inputs
-    if known is None:
-        fit = fit_terms(design, y, terms)
-        groups = each_left_out(n_inputs, dim)
-        if xp is np:
-            rises = np.zeros(len(groups))
-            for k in np.flatnonzero((groups & mask).any(1)):
-                rises[k] = fit.rise_without(groups[k])
-        else:
-            rises = jax.lax.map(fit.rise_without, jnp.asarray(groups))
+    fit = fit_terms(design, design.standardised(output)[0], terms)
+    groups = each_left_out(design.n_inputs, dim)
+    if namespace_of(fit) is np:
+        rises = np.zeros(len(groups))
+        for k in np.flatnonzero((groups & terms.reads()).any(1)):
+            rises[k] = fit.rise_without(groups[k])
     else:
-        fit, rises = known
+        rises = jax.lax.map(fit.rise_without, jnp.asarray(groups))
+    return describe_fit(design, output, fit, rises, n_slots)
+
+
+def describe_fit(design: Design, output: Any, fit: Fit, rises: Any, n_slots: int) -> Described:
+    """Return the effect of every input in a fit of a rate.
+
+    - `rises`: of the risk without each group of
+        [`each_left_out`][ndde_jax.regression._terms.each_left_out].
+    """
+    xp, (y, size) = namespace_of((design, output, fit)), design.standardised(output)
+    terms, mask, n_inputs = fit.terms, fit.terms.reads(), design.n_inputs
     rise, rise_of_source = rises[:n_inputs], rises[n_inputs:]
     # What an input explains by itself, or by its best product less what that would cost.
     gain, n = outside_gains(design, fit), xp.maximum(fit.n, 2)

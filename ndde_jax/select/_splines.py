@@ -36,6 +36,7 @@ from ..regression._terms import (
     Fit,
     Terms,
     describe,
+    describe_fit,
     find_all_terms,
     find_sums,
     find_terms,
@@ -370,7 +371,7 @@ def _search_traced(
         # one another's threads for ever.
         fit = fit_terms(design, design.standardised(raw)[0], terms)
         worth = worth_of(fit, fit, design.root, data.dim)
-        found = describe(design, raw, terms, data.dim, n_slots, (fit, worth.rises))
+        found = describe_fit(design, raw, fit, worth.rises, n_slots)
         return found, _worth_a_price(fit, worth, price)
 
     found, kept = jax.lax.map(described, (outputs.T, rated.T, every, used))

@@ -83,17 +83,15 @@ def worth_of(fit: Fit, part: Fit, root: Any, dim: int) -> Worth:
     xp, mask = namespace_of((fit, root)), fit.terms.reads()
     n_inputs, risk = len(mask), fit.corrected_risk()
     groups = each_left_out(n_inputs, dim)
-    inside = (stretches(root)[:, None] == np.arange(BLOCKS)[None]) & (root > 0)[:, None]
-    inside = inside.astype(part.residual.dtype)
-    share = inside / xp.maximum(inside.sum(axis=0, keepdims=True), 1)
-
-    left = part.n * (part.residual**2 @ share)
+    rank, counted = stretches(root), (root > 0).astype(part.residual.dtype)
+    size = xp.maximum(_sums(counted, rank), 1)
+    left = part.n * _sums(part.residual**2, rank) / size
 
     def without(gone):
         """Return the rise of the risk, of the corrected one, and of the errors of stretches."""
         found = fit.without(gone)
         residual = (found if part is fit else part.without(gone)).residual
-        more = part.n * (residual**2 @ share) - left
+        more = part.n * _sums(residual**2, rank) / size - left
         return found.rise, found.corrected_risk - risk, more
 
     read = (groups & mask[None]).any(axis=1)
@@ -106,6 +104,13 @@ def worth_of(fit: Fit, part: Fit, root: Any, dim: int) -> Worth:
     value = xp.minimum(value, 1)
     lower, cut = xp.where(read, lower_bound(value, blocks, left), 0), n_inputs
     return Worth(mask, risk, rises, value[:cut], lower[:cut], value[cut:], lower[cut:])
+
+
+def _sums(values: Any, rank: Any) -> Any:
+    """Return the sum of values in each stretch, `[block]`."""
+    if namespace_of((values, rank)) is np:
+        return np.bincount(rank, values, BLOCKS)
+    return jax.ops.segment_sum(values, rank, BLOCKS)
 
 
 def stretches(weight: Any) -> Any:
