@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool, Float
 
+from .._blas import one_blas_thread
 from .._checks import check_concrete, check_windows
 from .._types import Checked, KnownGraph, KnownScores
 from ..fit._refit import checked_graph
@@ -256,6 +257,7 @@ def later_of(
     return later_states(inputs, graph, asked)
 
 
+@one_blas_thread()
 def error_rates(windows: Checked[Windows], graph: Any) -> ErrorRates:
     """Return the error rates of every candidate edge, given the other edges of a graph.
 
@@ -287,6 +289,7 @@ def error_rates(windows: Checked[Windows], graph: Any) -> ErrorRates:
     return ErrorRates(p)
 
 
+@one_blas_thread()
 def relations(
     windows: Checked[Windows],
     graph: Any,

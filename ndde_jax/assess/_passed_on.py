@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool
 
+from .._blas import one_blas_thread
 from .._checks import check_concrete
 from .._types import KnownGraph, KnownScores
 from ..models._model import AbstractDelayModel
@@ -32,6 +33,7 @@ LEVEL, MOST = 0.01, 3
 SHARED = 0.5
 
 
+@one_blas_thread()
 def passed_on_p_values(
     windows: Windows,
     graph: KnownGraph,

@@ -8,6 +8,7 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import PRNGKeyArray
 
+from .._blas import one_blas_thread
 from .._checks import (
     check_coefficient,
     check_concrete,
@@ -186,6 +187,7 @@ def _line(finding: Finding) -> str:
     return f"{finding.name}: {value}{theorem} {finding.text}"
 
 
+@one_blas_thread()
 def identifiability_report(
     windows: Checked[Windows],
     *,

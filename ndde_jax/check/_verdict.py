@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
+from .._blas import one_blas_thread
 from ._finding import (
     GRAPH,
     NOTE,
@@ -77,6 +78,7 @@ class Verdict(str):
         return self.reasons, self.notes, self.lines, self.memory
 
 
+@one_blas_thread()
 def verdict(found: Any) -> Verdict:
     """Return the verdict on a [`Discovery`][ndde_jax.Discovery], from its samples, strengths and
     residuals alone; nothing is fitted again.

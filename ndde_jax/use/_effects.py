@@ -16,6 +16,7 @@ import jax
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
+from .._blas import one_blas_thread
 from .._checks import check_whole
 from .._spoken import percent
 from .._types import Checked, to_jax
@@ -637,6 +638,7 @@ class Effects:
 class WithEffects:
     """The effects of a discovery. A base of [`Discovery`][ndde_jax.Discovery]."""
 
+    @one_blas_thread()
     def effects(self: Any, *, ensemble: Checked[Ensemble | None] = None) -> Effects:
         """Return the effect of every kept edge: sign, mean slope, curve, and total effects along
         paths, with intervals that include the choice of the graph.

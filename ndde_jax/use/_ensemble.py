@@ -25,6 +25,7 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, ArrayLike, Bool, Float, Int, PRNGKeyArray
 
+from .._blas import one_blas_thread
 from .._types import to_jax
 from ..models._confine import RestoredDDE
 from ..models._model import AbstractDelayModel, AbstractWrappedModel, model_rates
@@ -502,6 +503,7 @@ def rates_of(model: Any) -> Callable[[np.ndarray], np.ndarray]:
     return lambda histories: model_rates(model, histories, model.dt.dtype)
 
 
+@one_blas_thread()
 def make_ensemble(found: Any, *, rng: np.random.Generator, resamples: int) -> Ensemble:
     """Select the graph again on random halves of the data, and fit a drift on each, in closed form.
 
