@@ -50,7 +50,8 @@ def passed_on_p_values(
     related to its target at once, or beside all of them, where one of these has the same source at
     the same lag: the rule of the PC algorithm (Spirtes, Glymour and Scheines, 2000), as in PCMCI+
     (Runge, 2020). Of links that explain one another's, as of two sensors of one quantity, one
-    stays. Pairs that are both related to a third variable about as much as to one another are not
+    stays. So do links in both directions, of which at most one can be passed on, and nothing tells
+    which. Pairs that are both related to a third variable about as much as to one another are not
     asked: something unseen may move all three, as a field moves stations, and beside that what a
     source passes on at once may cancel a link of its own.
 
@@ -93,7 +94,9 @@ def passed_on_p_values(
                 p[i, j, a] = _by_chance(inputs, graph[:, j], int(j), (int(i), int(a)), beside)
     carried = graph | (np.eye(rows.dim, dtype=bool)[..., None] & (np.arange(len(rows.lags)) == now))
     together, through = _connected(related), np.full(graph.shape, np.nan)
-    for i, j, a in sorted(np.argwhere(p > LEVEL).tolist(), key=lambda edge: -p[tuple(edge)]):
+    passed_on = p > LEVEL
+    passed_on &= ~(passed_on.any(axis=2) & passed_on.any(axis=2).T)[..., None]
+    for i, j, a in sorted(np.argwhere(passed_on).tolist(), key=lambda edge: -p[tuple(edge)]):
         carried[i, j, a] = False
         if (carried[i, :, a] & together[j]).any():
             through[i, j, a] = p[i, j, a]

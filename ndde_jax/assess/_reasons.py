@@ -36,7 +36,10 @@ def reasons(
         if not allowed[i, j, a]:
             return "allowed: no, events reach another variable first" if events else "allowed: no"
         if passed_on[i, j, a]:
-            return "passed on within a sampling interval by what is related to the target at once"
+            return (
+                "passed on within a sampling interval: it tells nothing beside a variable that is "
+                "related to the target at once"
+            )
         beside = [k for k in (a - 1, a + 1) if 0 <= k < len(lags) and graph[i, j, k]]
         if beside:
             stands = f"stands for lag {lags[beside[0]]}, which was kept: "

@@ -834,8 +834,8 @@ def _at_once(e: GraphEvidence) -> Iterator[Hit]:
     related = e.relations.at_once & e.modelled[None] & e.modelled[:, None]
     if related.any():
         # A pair that is related at once stands in for one another as sources, and passes on as
-        # targets.
-        touched = e.pairs & (related.any(axis=1)[:, None] | related.any(axis=1)[None])
+        # targets, also links that were left out for it.
+        touched = e.foretelling & (related.any(axis=1)[:, None] | related.any(axis=1)[None])
         # What drives one of the pair, itself included, is found to drive the other.
         passed_on = (e.pairs | np.eye(len(e.names), dtype=bool)) @ related
         share = float((e.pairs & passed_on).sum() / max(e.pairs.sum(), 1))

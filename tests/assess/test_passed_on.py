@@ -3,6 +3,7 @@
 import jax
 import numpy as np
 import pytest
+from scipy.linalg import expm, solve_continuous_lyapunov
 
 import ndde_jax as ndde
 from benchmarks.verdict import kinds
@@ -95,6 +96,46 @@ def test_a_regression_with_the_other_variable_in_it_agrees():
     assert fitted.pvalues[1] > 0.05 and found > 0.05
     without = sm.OLS(y, sm.add_constant(np.column_stack([x[t - 1, 0], given[:, :2]]))).fit()
     assert without.pvalues[1] < 1e-6
+
+
+def heat(n=1500, dim=4):
+    """A rod whose points each warm their neighbours and are stirred by noises of their own, seen so
+    rarely that these noises are related; exact, by the matrix exponential.
+    """
+    drift = -0.2 * np.eye(dim)
+    for i in range(dim - 1):
+        drift[[i, i + 1], [i + 1, i]] += 0.6
+        drift[[i, i + 1], [i, i + 1]] -= 0.6
+    step, still = expm(0.5 * drift), solve_continuous_lyapunov(drift, -np.eye(dim))
+    root = np.linalg.cholesky(still - step @ still @ step.T)
+    rng, x = np.random.default_rng(2), np.zeros((n + 50, dim))
+    for t in range(n + 49):
+        x[t + 1] = step @ x[t] + root @ rng.normal(size=dim)
+    return x[50:]
+
+
+def test_links_in_both_directions_are_not_both_passed_on():
+    x = heat()
+    near = [(i, j, 0) for i in range(4) for j in range(4) if abs(i - j) == 1]
+    windows = ndde.lagged_windows(x, dt=1.0, lags=(0, 1), scheme="euler")
+    found = passed_on_p_values(windows, graph(*near, dim=4, n_lags=2))
+    assert np.isnan(found[tuple(np.transpose(near))]).all()
+    # Every neighbour says something of its own by ordinary least squares, too.
+    import statsmodels.api as sm
+
+    past = sm.add_constant(x[:-1])
+    assert all(sm.OLS(x[1:, j], past).fit().pvalues[i + 1] < 1e-6 for i, j, _ in near)
+
+
+def test_a_graph_that_is_empty_for_what_is_passed_on_is_not_supported():
+    rng, x = np.random.default_rng(0), np.zeros((1000, 2))
+    for t in range(1, 1000):
+        x[t, 0] = 0.8 * x[t - 1, 0] + rng.normal()
+        x[t, 1] = 0.3 * x[t - 1, 1] + 0.7 * x[t, 0] + rng.normal()
+    found = ndde.discover(x, dt=1.0, lags=(0, 1), key=jax.random.key(0))
+    assert found.passed_on.any() and not found.graph[0, 1].any()
+    assert found.verdict == "with reservations"
+    assert [one.name for one in found.verdict.reasons] == ["links at once"]
 
 
 def test_too_short_a_record_tells_nothing():
