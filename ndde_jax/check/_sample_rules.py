@@ -405,10 +405,9 @@ def _season(evidence: SampleEvidence) -> Iterator[Hit]:
 
 @sample_rule(
     "rhythm",
-    "A cycle of {period} keeps its phase in {who} ({share} of the variance). A day or a year does "
-    "so, and so does a system that little noise moves, measured with errors; it was left as it is.",
-    "If it is a day, a week or a year, give time stamps or the unit of time: it is then removed "
-    "before the search.",
+    "A cycle of {period} keeps its phase in {who} ({share} of the variance). {meaning}; it was "
+    "left as it is.",
+    "{remedy}",
 )
 def _rhythm(evidence: SampleEvidence) -> Iterator[Hit]:
     samples = evidence.samples
@@ -416,8 +415,21 @@ def _rhythm(evidence: SampleEvidence) -> Iterator[Hit]:
         return
     lines = [line for line in rhythms(samples) if not line.outer]
     if lines and not any(samples.names[line.column] in evidence.inputs for line in lines):
+        known = lines[0].of_clock
+        meaning, remedy = (
+            ("It may be a season, which makes variables seem to drive one another, but the record "
+             "is too short to tell",
+             "Record for longer; or make it a known input: add its sine and cosine as two columns, "
+             "and name them in inputs=.")
+            if known
+            else ("A day or a year does so, and so does a system that little noise moves, measured "
+             "with errors",
+             "If it is a day, a week or a year, give time stamps or the unit of time: it is then "
+             "removed before the search.")
+        )  # fmt: skip
         words = _cycle_of(evidence, lines) | {"share": percent(lines[0].share)}
-        yield Hit(lines[0].share, words, weight=NOTE)
+        words |= {"meaning": meaning, "remedy": remedy}
+        yield Hit(lines[0].share, words, weight=RESERVATION if known else NOTE)
 
 
 def _cycle_of(evidence: SampleEvidence, lines: Sequence[Any]) -> dict[str, Any]:

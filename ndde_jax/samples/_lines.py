@@ -1,6 +1,7 @@
 """Seasons and clocks: spectral lines of stable phase, which no noisy autonomous system has."""
 
 import dataclasses
+from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float
@@ -10,7 +11,8 @@ from ._treatments import terms
 
 # Cycles that a record must hold before one can say that a phase keeps time: of any period, and of a
 # known clock, whose period need not be looked for.
-FEWEST_CYCLES, OF_CLOCK = 6, 3
+# Three years of 365 days are three cycles.
+FEWEST_CYCLES, OF_CLOCK, ALMOST = 6, 3, 0.02
 # Cycles per record by which a line may differ from a known clock and be that: the frequency of one
 # that is barely found is certain to an eighth of a cycle. The moon's day of 23.93 hours is another
 # clock than the sun's after eighty days.
@@ -31,8 +33,9 @@ LOPSIDED = 3.0
 # Radians squared by which noise would have shifted the phase of an oscillation of the system's own,
 # from which on a phase that kept time shows that it is none.
 WANDER = 2.5
-# Chance of a clock that adds to what the past foretells of a system.
-UNFORESEEN = 1e-6
+# Chance of a wave that adds to what the past foretells of a system, of any period and of that of a
+# known clock, which is likely to be there; from the last on it may be that of a known clock.
+UNFORESEEN, OF_KNOWN, PERHAPS = 1e-6, 1e-4, 1e-2
 # What is left without a line that is white to this share, in a variable of which the line is no
 # more than that share, cannot be the error of measuring an oscillation of the system's own.
 ROUGH, MOSTLY = 0.25, 0.8
@@ -49,7 +52,7 @@ class Line:
     - `of_clock`: whether the period is that of a known clock, or of an overtone of one.
     - `share_of_steps`: of the variance of the steps of the variable.
     - `outer`: whether a clock from outside makes it; else a system that little noise moves,
-        measured with errors, may do so.
+        measured with errors, may do so, and any system where it is that of a known clock.
     """
 
     column: int
@@ -72,7 +75,8 @@ def find_lines(
     do. A line must (a) stand out against its own scatter from piece to piece, counting pieces that
     resemble their neighbours as fewer, with a chance of 1e-3 per record, (b) scatter in phase no
     more than in amplitude, to three standard deviations, and (c) foretell samples beyond what the
-    samples before do, to a chance of 1e-6. It is of an outer clock where (d) the noise of the
+    samples before do, to a chance of 1e-6 (of a known clock 1e-4, in all variables together). It is
+    of an outer clock where (d) the noise of the
     record would have shifted the phase of an oscillation of the system's own, by about a radian and
     a half in the geometric mean of all variables: without noise such a system keeps time as a clock
     does, and its line is left out unless what is left is rough. `clocks` are periods, in samples,
@@ -90,7 +94,7 @@ def find_lines(
     x = x - np.stack([straight(column) for column in x.T], axis=1)
     total = (x**2).mean(axis=0)
     found: list[Line] = []
-    known = [clock for clock in with_overtones(clocks) if OF_CLOCK <= n / clock <= n / 2]
+    known = [c for c in with_overtones(clocks) if OF_CLOCK - ALMOST <= n / c <= n / 2]
     moving = np.flatnonzero(total > 0)
     for j in moving:
         kept: list[Line] = []
@@ -112,26 +116,32 @@ def find_lines(
     wander = [n * dynamical_noise(x[:, j]) / (2 * total[j]) for j in moving]
     wanders = bool(np.mean(np.log(np.maximum(wander, QUIET))) > np.log(WANDER)) if wander else False
 
-    unforeseen = _unforeseen(x, found)
+    def is_known(period: float) -> bool:
+        cycles = (abs(1 / clock - 1 / period) * n for clock in with_overtones(clocks))
+        return any(difference < SAME_CLOCK for difference in cycles)
+
+    chances = _chances(x, {line.period for line in found})
 
     def told(line: Line) -> Line | None:
         """Return the line with whether it is that of a known clock, its share of steps, and whether
         noise would have shifted the phase of an oscillation of the system's own; None in a smooth
         record, where it would not.
         """
-        cycles = (abs(1 / clock - 1 / line.period) * n for clock in with_overtones(clocks))
-        near = any(difference < SAME_CLOCK for difference in cycles)
+        near, chance = is_known(line.period), chances[line.period]
+        unforeseen = chance.apart < UNFORESEEN or (near and min(chance) < OF_KNOWN)
+        if not unforeseen and not (near and min(chance) < PERHAPS):
+            return None
         variance = line.share * total[line.column] * (2 * np.sin(np.pi / line.period)) ** 2
         of_steps = float(variance / np.diff(x[:, line.column]).var())
         left = float(total[line.column]) * max(1 - line.share, 0.0)
         # The variance of white noise whose fourth differences have the size found.
         rough = _size(np.diff(x[:, line.column], n=4)) / 70 > ROUGH * left
-        outer = bool(near or wanders or (line.share < MOSTLY and rough))
-        if not (outer or rough):
+        outer = bool(unforeseen and (near or wanders or (line.share < MOSTLY and rough)))
+        if not (outer or rough or near):
             return None
         return dataclasses.replace(line, of_clock=near, share_of_steps=of_steps, outer=outer)
 
-    shown = filter(None, (told(line) for line in found if line.period in unforeseen))
+    shown = filter(None, map(told, found))
     return tuple(sorted(shown, key=lambda line: -line.share))
 
 
@@ -150,34 +160,50 @@ def _without(x: Float[np.ndarray, "time"], lines: list[Line]) -> Float[np.ndarra
     return x - waves @ np.linalg.lstsq(waves, x, rcond=None)[0]
 
 
-def _unforeseen(x: Float[np.ndarray, "time dim"], lines: list[Line]) -> set[float]:
-    """Return the periods of lines that predict a sample better than the samples before it do.
+class Chance(NamedTuple):
+    """The chance that a wave foretells samples as well as it does beyond those before them: any
+    variable by itself, `apart`, and all of them `together`.
+    """
+
+    apart: float
+    together: float
+
+
+def _chances(x: Float[np.ndarray, "time dim"], periods: set[float]) -> dict[float, Chance]:
+    """Return with what chance waves predict a sample better than the samples before it do.
 
     What a system does next follows from its past, an outer clock adds to that. The past are the
     last samples of all variables, and the cubes of the very last, without which the phase of a
-    strongly bent oscillation would foretell what they miss.
+    strongly bent oscillation would foretell what they miss. Together, variables are tested by the
+    statistic of Wilks with Bartlett's approximation. Where too few samples are left, no chance is
+    told: they are 0.
     """
-    n = len(x)
+    from scipy.special import chdtrc  # takes a moment to import
+
+    n, dim = x.shape
     scale = np.sqrt((x**2).mean(axis=0))
     z = x / np.where(scale > 0, scale, 1)
     past = [z[PAST - lag : n - lag] for lag in range(1, PAST + 1)]
     design = np.concatenate([np.ones((n - PAST, 1)), *past, past[0] ** 2, past[0] ** 3], axis=1)
-    if not lines or len(design) < 2 * design.shape[1]:
-        return {line.period for line in lines}
+    if not periods or len(design) < 2 * design.shape[1]:
+        return dict.fromkeys(periods, Chance(0.0, 0.0))
     basis, triangle = np.linalg.qr(design)
     basis = basis * (np.abs(np.diag(triangle)) > 1e-8 * np.sqrt(n))
     rest = z[PAST:] - basis @ (basis.T @ z[PAST:])
+    inverse = np.linalg.pinv(rest.T @ rest, hermitian=True)
     free = len(design) - design.shape[1] - 2
-    time, found = np.arange(float(PAST), n), set()
-    for period in {line.period for line in lines}:
+    time, found = np.arange(float(PAST), n), {}
+    for period in periods:
         wave = terms(time, (period,))[:, 2:]
         wave = np.linalg.qr(wave - basis @ (basis.T @ wave))[0]
-        explained = ((wave.T @ rest) ** 2).sum(axis=0)
+        along = wave.T @ rest
+        explained = (along**2).sum(axis=0)
         left = np.maximum((rest**2).sum(axis=0) - explained, 1e-300)
         # Of an F-distribution with two degrees of freedom above.
-        log_p = -free / 2 * np.log1p(explained / left)
-        if log_p.min() < np.log(UNFORESEEN / x.shape[1]):
-            found.add(period)
+        apart = dim * np.exp(-free / 2 * np.log1p(explained / left).max())
+        wilks = np.linalg.det(np.eye(2) - along @ inverse @ along.T)
+        statistic = -(free + 2 - (dim + 3) / 2) * np.log(np.clip(wilks, 1e-300, 1))
+        found[period] = Chance(float(apart), float(chdtrc(2 * dim, max(statistic, 0.0))))
     return found
 
 

@@ -48,7 +48,7 @@ SPARSE = 0.4
 # Smallest share that a season must have of the variance that stronger ones leave.
 SEASON = 0.03
 # Share from which on a variable is itself a clock: it is a known input, and nothing is removed.
-CLOCK = 0.98
+CLOCK = 0.998
 # Known clocks: so many of a unit.
 CLOCKS = ("day", 1.0), ("week", 1.0), ("day", 365.2425), ("month", 12.0)
 

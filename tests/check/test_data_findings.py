@@ -84,6 +84,25 @@ def test_a_strong_cycle_that_may_be_a_day_is_noted_and_removed_where_it_is_one()
     assert "rhythm" not in found(limit_cycle() + 0.3 * rng.normal(size=(1000, 2)))
 
 
+def test_a_year_in_a_record_too_short_to_tell_is_a_reservation():
+    """Five years of months: whether a clock makes the cycle shows in some, and in others may be."""
+    told = []
+    for seed in range(10):
+        rng, x = np.random.default_rng(seed), np.zeros((60, 3))
+        for k in range(1, 60):
+            x[k] = 0.4 * x[k - 1] + rng.normal(size=3)
+        x += 2 * np.sin(2 * np.pi * np.arange(60)[:, None] / 12)
+        told += [
+            f for name, f in found(x, time_unit="month").items() if name in ("season", "rhythm")
+        ]
+    assert len(told) >= 4
+    doubtful = [finding for finding in told if finding.name == "rhythm"]
+    assert doubtful and all(finding.weight == "reservation" for finding in doubtful)
+    assert all(
+        "cycle of 12 month" in finding.text and "inputs=" in finding.remedy for finding in doubtful
+    )
+
+
 # ---- faults ----
 
 

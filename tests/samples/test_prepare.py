@@ -9,7 +9,7 @@ from ndde_jax import _spoken
 from ndde_jax.samples._clock import find_grid
 from ndde_jax.samples._columns import APART, find_forgotten, find_spikes, trends
 from ndde_jax.samples._gaps import fill_gaps
-from ndde_jax.samples._lines import find_lines
+from ndde_jax.samples._lines import _chances, find_lines
 from tests.check.test_data_findings import limit_cycle, oscillators
 
 
@@ -81,8 +81,50 @@ def test_a_few_cycles_stand_out_against_the_waves_beside_them():
         found += [line.period for line in find_lines(seasonal[:, None], (year,))] == [year]
         wave = [1, -2 * 0.998 * np.cos(2 * np.pi / year), 0.998**2]
         for record in (noise.cumsum(axis=1), lfilter([1], wave, noise)):
-            wrong += len(find_lines(record[:, -len(t) :].T, (year,)))
+            wrong += sum(line.outer for line in find_lines(record[:, -len(t) :].T, (year,)))
     assert found >= 8 and wrong == 0
+
+
+def monthly(seed, n=120, size=2.0):
+    """Three variables with a memory of their own, and a year that they share."""
+    noise = np.random.default_rng(seed).normal(size=(n, 3))
+    own = np.stack([lfilter([1], [1, -a], noise[:, j]) for j, a in enumerate((0.5, 0.4, 0.3))], 1)
+    return own + size * np.sin(2 * np.pi * np.arange(n)[:, None] / 12 + [0, 0.7, 2.0])
+
+
+def test_the_year_shows_in_ten_years_of_months_and_in_none_of_a_rhythm_alone():
+    """A rhythm of the variables themselves has just its period, and lasts as long as the record."""
+    assert sum(any(line.outer for line in find_lines(monthly(s), (12.0,))) for s in range(10)) >= 9
+    wave = [1, -2 * 0.98 * np.cos(2 * np.pi / 12), 0.98**2]
+    noise = np.random.default_rng(0).normal(size=(10, 320, 3))
+    rhythms = lfilter([1], wave, noise, axis=1)[:, 200:]
+    assert not any(line.outer for x in rhythms for line in find_lines(x, (12.0,)))
+
+
+def test_three_years_of_365_days_are_enough():
+    rng, t = np.random.default_rng(0), np.arange(3 * 365)
+    weather = lfilter([1], [1, -0.6], rng.normal(size=(len(t), 3)), axis=0)
+    found = find_lines(weather + 3 * np.sin(2 * np.pi * t / 365.25)[:, None], (365.25,))
+    assert found and all(line.outer for line in found)
+
+
+def test_what_a_wave_foretells_in_all_variables_is_told_as_by_a_multivariate_regression():
+    from statsmodels.multivariate.multivariate_ols import _MultivariateOLS
+
+    x = monthly(0, n=240, size=0.5)
+    z = x / np.sqrt((x**2).mean(axis=0))
+    past = [z[2:-1], z[1:-2], z[:-3]]
+    angle = 2 * np.pi * np.arange(3.0, 240) / 12
+    wave = np.stack([np.cos(angle), np.sin(angle)], 1)
+    columns = [np.ones((237, 1)), *past, past[0] ** 2, past[0] ** 3, wave]
+    fitted = _MultivariateOLS(z[3:], np.concatenate(columns, 1)).fit()
+    only = np.eye(18)[-2:]
+    told = fitted.mv_test([("wave", only, None)]).results["wave"]["stat"]
+    found = _chances(x, {12.0})[12.0].together
+    # Bartlett's approximation here, that of Rao there.
+    expected = float(told.loc["Wilks' lambda", "Pr > F"])
+    assert expected < 1e-3
+    np.testing.assert_allclose(np.log(found), np.log(expected), rtol=0.03)
 
 
 def test_a_week_of_working_days_goes_with_its_overtones():
