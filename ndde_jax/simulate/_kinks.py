@@ -228,18 +228,21 @@ def _read(problem: Problem, tableau: Tableau, starts, lengths, records, at, h):
     if not n_delays:
         return jnp.zeros((n_steps, n_stages, 0, *state), records.dtype)
     c = jnp.asarray(tableau.c, at.dtype)
-    # What begins at a kink reads what begins at one.
-    within, after = c + (0.5 - c) * INSIDE, _rounding(at.dtype)
+    stages = at[:, None] + c[None] * h[:, None]
+    # What begins at a kink reads what begins at one, and what ends there what ends at one: asked
+    # further inside of the step, by more than rounding and no more than to its middle.
+    middle = jnp.abs(0.5 - c)[None] * h[:, None]
+    inside = jnp.clip(INSIDE * middle, _rounding(at.dtype), None)
+    inside = stages + jnp.sign(0.5 - c)[None] * jnp.minimum(inside, middle)
 
-    def times(c):
-        stages = at[:, None] + c[None] * h[:, None]
-        return (stages[:, :, None] - problem.delays.steps[None, None]).reshape(-1)
+    def lagged(times):
+        return (times[:, :, None] - problem.delays.steps[None, None]).reshape(-1)
 
-    inner = jax.lax.stop_gradient(times(within) + after)
+    inner = jax.lax.stop_gradient(lagged(inside))
     index = jnp.searchsorted(jax.lax.stop_gradient(starts), inner, side="right") - 1
     index = jnp.clip(index, 0, len(starts) - 1)
     size = lengths[index]
-    fraction = (times(c) - starts[index]) / jnp.where(size > 0, size, 1)
+    fraction = (lagged(stages) - starts[index]) / jnp.where(size > 0, size, 1)
     weights = jax.vmap(tableau.weights)(fraction).astype(records.dtype)
     weights = weights.reshape(weights.shape + (1,) * len(state))
     return jnp.sum(records[index] * weights, axis=1).reshape(n_steps, n_stages, n_delays, *state)

@@ -237,14 +237,18 @@ def _model_grid(model, dt, dtype) -> tuple[Any, Delays]:
     substeps = 1
     if dt is not None:
         check_number(dt, "dt", above=0)
-        ratio = concrete(model.dt / jnp.asarray(dt, model.dt.dtype))
-        if ratio is None or is_traced(dt):
-            raise ValueError("dt of a learned model cannot be traced; leave it out.")
-        substeps = max(round(float(ratio)), 1)
-        if not abs(float(ratio) / substeps - 1) < 1e-4:
+        own, given = concrete(model.dt), None if is_traced(dt) else concrete(dt)
+        if own is None or given is None:
             raise ValueError(
-                f"dt must be the model's own, {float(model.dt):g}, or an integer fraction of it; "
-                f"got {float(dt):g}."
+                "dt beside a learned model fixes the size of buffers, so neither it nor the "
+                "model's own may be traced by jit, vmap or grad; leave it out, or close over the "
+                "model."
+            )
+        substeps = max(round(float(own) / float(given)), 1)
+        if not abs(float(own) / float(given) / substeps - 1) < 1e-4:
+            raise ValueError(
+                f"dt must be the model's own, {float(own):g}, or an integer fraction of it; "
+                f"got {float(given):g}."
             )
     steps = [substeps * lag for lag in model.lags if lag > 0]
     ends = min(steps, default=1), max(steps, default=0)

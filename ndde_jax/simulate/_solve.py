@@ -157,11 +157,11 @@ def rollout(
 ) -> Path:
     """Iterate X[k+1] = X[k] + dt G(X[k], X[k−l₁], …) + Σ dW: the *discrete* rollout.
 
-    This is the map that a model fitted with forward differences (`scheme="euler"`) describes. A
-    model fitted with central differences describes rates of change instead; its *continuous*
-    rollout, [`solve_sdde`][ndde_jax.solve_sdde] with `dt=model.dt / 4` or a solver of higher order,
-    is then the better one. Where the two differ much, the data were sampled too coarsely for a
-    drift to be read off them.
+    This is the map that a model fitted with forward differences (`scheme="euler"`) describes. The
+    model of a flow, and one fitted with central differences, describe rates of change instead;
+    their rollout is *continuous*, [`solve_sdde`][ndde_jax.solve_sdde] with a solver of higher
+    order, such as `diffrax.Bosh3()`. Where the two differ much, the data were sampled too coarsely
+    for a drift to be read off them.
 
     **Arguments:** as for `solve_sdde`; `history` is a state `[dim]` or samples `[time dim]` at the
     interval of the data.

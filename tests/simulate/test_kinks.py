@@ -152,6 +152,22 @@ def test_the_derivative_by_a_delay_moves_the_jump(tau):
         np.testing.assert_allclose(euler, right, rtol=0.2)
 
 
+def test_single_precision_reads_the_right_side_of_a_jump_at_the_start():
+    """Of 20 delays off the grid: a step that ends where the jump is read ends before it."""
+    for tau in np.random.default_rng(0).uniform(0.6, 1.2, 20).round(4):
+        found = solve_sdde(
+            decaying,
+            delays=float(tau),
+            dt=0.1,
+            n_steps=33,
+            history=jnp.zeros(1, jnp.float32),
+            y0=jnp.ones(1, jnp.float32),
+            solver=diffrax.Tsit5(),
+            delay_bounds=(0.6, 1.2),
+        ).ys[-1, 0]
+        np.testing.assert_allclose(found, closed_form(tau), atol=1e-5)
+
+
 @pytest.mark.slow
 def test_the_derivative_by_the_time_of_a_jump():
     def end(at):

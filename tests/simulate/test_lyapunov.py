@@ -28,6 +28,37 @@ def test_linear_system_without_delays():
     assert bool(jnp.all(spectrum.standard_error < 5e-3))
 
 
+def test_a_map_that_contracts_strongly_in_single_precision():
+    """The exponents of Hénon's map sum to the logarithm of its determinant, .3."""
+
+    def henon(t, x, lagged, args):
+        return jnp.stack([1 - 1.4 * x[0] ** 2 + x[1], 0.3 * x[0]]) - x
+
+    start = jnp.full(2, 0.1, jnp.float32)
+    euler = dict(dt=1.0, n_steps=20_000, history=start, solver=diffrax.Euler())
+    spectrum = ndde.lyapunov_spectrum(henon, **euler)
+    assert spectrum.exponents.dtype == jnp.float32
+    np.testing.assert_allclose(spectrum.exponents.sum(), np.log(0.3), rtol=1e-4)
+    # 0.419: Sprott, Chaos and Time-Series Analysis (2003).
+    np.testing.assert_allclose(spectrum.exponents[0], 0.419, atol=0.01)
+    np.testing.assert_allclose(ndde.kaplan_yorke_dimension(spectrum), 1.258, atol=0.01)
+
+
+def test_a_direction_that_a_map_forgets_has_no_exponent():
+    """Two logistic maps, one of which reads the other a step late: three numbers go on, of four."""
+
+    def coupled(t, x, lagged, args):
+        mixed = 0.3 * lagged[0, 0] + 0.7 * x[1]
+        return jnp.stack([3.8 * x[0] * (1 - x[0]), 3.7 * mixed * (1 - mixed)]) - x
+
+    start = jnp.array([0.3, 0.41])
+    euler = dict(dt=1.0, n_steps=5000, history=start, solver=diffrax.Euler(), k=3)
+    spectrum = ndde.lyapunov_spectrum(coupled, delays=1.0, **euler)
+    # 0.43: that of the logistic map at 3.8.
+    np.testing.assert_allclose(spectrum.exponents[0], 0.43, atol=0.02)
+    assert np.isfinite(spectrum.exponents[1]) and spectrum.exponents[2] == -np.inf
+
+
 def test_linear_delay_equation():
     """Exponents of x' = a x + b x(t − 1) are the real parts of the roots of λ = a + b e^(−λ)."""
     a, b = -0.3, -1.2

@@ -433,3 +433,18 @@ def test_no_steps_beyond_the_last_are_computed(n_steps, delays):
     jax.effects_barrier()
     assert n_steps <= len(calls) / 2 <= 1.01 * n_steps
     np.testing.assert_allclose(path.ys[-1], (1 - 0.1 + 0.1**2 / 2) ** n_steps, rtol=1e-9)
+
+
+def test_a_learned_model_takes_shorter_steps_under_jit_too():
+    t = np.arange(300) * 0.1
+    windows = ndde.lagged_windows(np.stack([np.sin(t), np.cos(t)], 1), dt=0.1)
+    family = ndde.models.Polynomials()
+    model = ndde.fit_drift(windows, "full", family, flow=None, key=jax.random.key(0))
+
+    def end(start, model=model):
+        return ndde.solve_sdde(model, dt=0.025, n_steps=8, history=start).ys[-1]
+
+    start = jnp.array([0.1, 0.9])
+    np.testing.assert_allclose(jax.jit(end)(start), end(start), rtol=1e-12)
+    with pytest.raises(ValueError, match="may be traced"):
+        eqx.filter_jit(end)(start, model)
