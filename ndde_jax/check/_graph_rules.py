@@ -495,7 +495,7 @@ def _events(e: GraphEvidence) -> Iterator[Hit]:
 @estimated_rule(
     "weak edges",
     "{weak}.",
-    "Record for longer, or drop them{how}.",
+    "Record for longer, or {how}.",
     limits=Limits(
         note=0.0,
         reservation=DOUBT,
@@ -525,7 +525,9 @@ def _weak(e: GraphEvidence) -> Iterator[Hit]:
     if said:
         share = float(e.weak.sum() / kept)
         stale = e.unconfirmed.sum() / max((e.kept & e.pairs[..., None]).sum(), 1)
-        how = "" if stale else ": found.graph & (found.lower > 0)"
+        below, them = not (e.weak & (e.lower > 0)).any(), "it" if e.weak.sum() == 1 else "them"
+        drop = f"drop {them}: found.graph & (found.lower > 0)"
+        how = drop if below else f"conclude nothing from {them}"
         weight = PROBLEM if share > DOUBTFUL or stale > TOO_MANY else e.doubt
         yield Hit(share, {"weak": ". ".join(said), "how": how}, weight=weight)
 
@@ -740,8 +742,8 @@ def _hidden(e: GraphEvidence) -> Iterator[Hit]:
 
 @estimated_rule(
     "hidden driver possible",
-    "Something unseen that drives both variables would look the same as {count} of {kept} links: "
-    "{pairs}. Nothing that was measured moves the source so that one could see its target follow.",
+    "Something unseen that drives both variables would look the same as {links}: {pairs}. Nothing "
+    "that was measured moves the source so that one could see its target follow.",
     "Add what may drive both. Name a source that you set yourself among the inputs.",
     limits=Limits(
         note=0.0,
@@ -752,8 +754,8 @@ def _hidden(e: GraphEvidence) -> Iterator[Hit]:
 def _not_excluded(e: GraphEvidence) -> Iterator[Hit]:
     held = e.pairs & e.relations.not_excluded & ~e.relations.confounded & e.modelled[:, None]
     count, kept = int(held.sum()), int(e.pairs.sum())
-    words = {"count": count, "kept": kept, "pairs": e.pairs_listed(held, "→")}
-    yield Hit(count / max(kept, 1), words)
+    links = f"the links of {count} of {kept} pairs" if kept > 1 else "the one link"
+    yield Hit(count / max(kept, 1), {"links": links, "pairs": e.pairs_listed(held, "→")})
 
 
 @estimated_rule(
@@ -775,7 +777,7 @@ def _replaceable(e: GraphEvidence) -> Iterator[Hit]:
     if e.replaceable.any():
         rivals, count = e.relations.rivals, int(e.replaceable.sum())
         said = [
-            f"{e.link(k)} by {e.candidate(*map(int, rivals.rival[k]))}"
+            f"{e.link(k)} (by {e.candidate(*map(int, rivals.rival[k]))})"
             for k in e.edges(e.replaceable)
         ]
         share = count / int((e.kept & ~e.touching).sum())

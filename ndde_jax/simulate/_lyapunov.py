@@ -65,9 +65,10 @@ def lyapunov_spectrum(
     """Return leading Lyapunov exponents of dX/dt = G(t, X(t), X(t−τ₁), …), true or learned.
 
     Benettin's method. Without delays, tangents are carried by `jax.jacfwd` of the flow map and
-    orthogonalised every 10 steps (at every step of Euler's method, which may be a map). With delays the state is the segment of the longest delay: the
-    map over one block of the shortest delay is linearised once and applied to k tangent segments,
-    which are orthogonalised as functions, in the L² norm on the grid. Works under `jit` and `vmap`.
+    orthogonalised every 10 steps (at every step of Euler's method, which may be a map). With delays
+    the state is the segment of the longest delay: the map over one block of the shortest delay is
+    linearised once and applied to k tangent segments, which are orthogonalised as functions, in the
+    L² norm on the grid. Works under `jit` and `vmap`.
 
     **Arguments:**
 
