@@ -206,6 +206,11 @@ def _shape_of(function: Callable, at: tuple[Any, ...], name: str) -> Any:
             "place of numpy, and jax.numpy.where in place of `if` on values. It fails with: "
             f"{str(error).splitlines()[0]}"
         ) from error
+    except IndexError as error:
+        raise ValueError(
+            f"{name}(t, x, lagged, args) reads what is not there: x has the shape {at[1].shape}, "
+            f"and delays= makes lagged {at[2].shape}. It fails with: {error}"
+        ) from error
 
 
 class Breaks(eqx.Module):
@@ -294,6 +299,11 @@ class Problem(eqx.Module):
             raise ValueError(
                 "drift(t, x, lagged, args) must return the shape of the state in its history, "
                 f"{state}; got {rate}."
+            )
+        if jnp.issubdtype(rate.dtype, jnp.complexfloating):
+            raise ValueError(
+                f"drift(t, x, lagged, args) must return real numbers; got {rate.dtype}. Write real "
+                "and imaginary parts as variables."
             )
         if self.sigma is None:
             return None

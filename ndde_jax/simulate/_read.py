@@ -153,17 +153,17 @@ def read_problem(
     return Problem(drift, sigma, args, dt, t0, diagonal, rule, delays, past, y0, breaks)
 
 
-def check_signature(drift: Callable) -> None:
-    """Raise an error if a drift clearly does not take four arguments."""
+def check_signature(function: Callable, name: str = "drift") -> None:
+    """Raise an error if a drift, or another coefficient, clearly does not take four arguments."""
     try:
-        inspect.signature(drift).bind(0.0, None, None, None)
+        inspect.signature(function).bind(0.0, None, None, None)
     except ValueError:
         return
     except TypeError as error:
+        neutral = " Delayed derivatives (neutral equations) are not solved." * (name == "drift")
         raise ValueError(
-            "drift must be a function drift(t, x, lagged, args) of the time, the state, the states "
-            f"a delay ago and args; {error}. Delayed derivatives (neutral equations) are not "
-            "solved."
+            f"{name} must be a function {name}(t, x, lagged, args) of the time, the state, the "
+            f"states a delay ago and args; {error}.{neutral}"
         ) from error
 
 
@@ -301,6 +301,7 @@ def read_sigma(sigma: Any, state: tuple[int, ...], order: int, dtype, *, diagona
                 "ItoMilstein() (Itô), or EulerHeun() or StratonovichMilstein() (Stratonovich); "
                 "other solvers take a constant sigma."
             )
+        check_signature(sigma, "sigma")
         return sigma
     dim = state[-1]
     check_real_array(sigma, "sigma", f"one, a diagonal [{dim}] or a matrix [{dim} noise]")
@@ -318,6 +319,8 @@ def read_noise(key: Any, increments: Any, problem: Problem, n_steps: int) -> Any
     state = problem.history.shape
     if problem.sigma is None:
         return None
+    if key is not None and increments is not None:
+        raise ValueError("give the noise as key=, or as increments=; got both.")
     if increments is not None:
         check_real_array(increments, "increments", "[time *noise]")
         noise = to_jax(increments, problem.dt.dtype)

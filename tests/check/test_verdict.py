@@ -95,7 +95,7 @@ def test_inputs_that_another_variable_could_carry(found, monkeypatch):
     told = with_rivals(found.graph, one).verdict
     assert told == "with reservations" and [r.name for r in told.reasons] == ["replaceable edges"]
     text = told.reasons[0].text
-    assert "1 of 3 inputs could" in text and "a → b after 2 months by a after 0.5 months" in text
+    assert "1 of 3 inputs could" in text and "a → b after 2 months (by a after 0.5 months)" in text
     many = np.ones_like(found.graph)
     many[..., 1] = False  # nine inputs, of two candidate lags
     first = np.zeros_like(many)
@@ -185,7 +185,7 @@ def test_a_link_that_nothing_tells_from_a_common_cause_is_a_reservation(found, m
     pairs[0, 1] = True
     one = with_pairs(many, monkeypatch, not_excluded=pairs)
     assert one.verdict == "with reservations" and reasons(one) == ["hidden driver possible"]
-    assert "1 of 6 links: a → b" in " ".join(one.verdict.reasons[0].text.split())
+    assert "the links of 1 of 6 pairs: a → b" in " ".join(one.verdict.reasons[0].text.split())
     hidden = with_pairs(many, monkeypatch, not_excluded=pairs, confounded=pairs | pairs.T)
     assert "hidden driver possible" not in reasons(hidden)
 

@@ -284,7 +284,7 @@ def test_what_order_one_and_a_half_cannot_do_is_refused():
     refused("known whole multiples of dt", delay_bounds=(0.1, 0.4), **given)
     refused("takes no jumps", jumps=0.25, **given)
     refused("depends on the state", **given | dict(sigma=proportional))
-    refused("W and H of each step", **given, increments=np.zeros((5, 2)))
+    refused("W and H of each step", **given, increments=np.zeros((5, 2)), key=None)
 
     def end(delay):
         start = dict(dt=0.1, n_steps=5, history=jnp.ones(2), key=jr.key(0))

@@ -302,6 +302,10 @@ GOOD = dict(lags=1.0, dt=0.1, n_steps=10, history=jnp.zeros(2), sigma=0.0)
         (dict(dt=np.timedelta64(1, "h")), "dt must be a number"),
         (dict(n_steps=np.timedelta64(5, "h")), "n_steps must be a positive whole number"),
         (dict(jumps=[[0.1]]), "one time or a list"),
+        (dict(sigma=lambda x: x, key=jr.key(0)), r"sigma must be a function sigma\(t, x"),
+        (dict(sigma=0.1, key=jr.key(0), increments=jnp.zeros((10, 2))), "got both"),
+        (dict(drift=lambda t, x, lagged, args: jax.lax.complex(x, x)), "real numbers; got complex"),
+        (dict(drift=lambda t, x, lagged, args: x + lagged[0], lags=None), "what is not there"),
     ],
 )
 def test_refusals(change, message):
