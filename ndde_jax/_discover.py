@@ -270,15 +270,19 @@ def _at_chosen_lags(
         if found.events or found.length is not None:
             break
         late = later_of(found.windows, found.graph | found.passed_on, found.model).lag
-        if late.max() < 0:
+        kept = np.asarray(found.graph).any(axis=(0, 1))
+        at_end = bool(kept[-1]) and len(lags) > 1
+        if late.max() < 0 and not at_end:
             break
-        used = np.asarray(lags)[found.graph.any(axis=(0, 1))]
-        shown = [*late[late >= 0].tolist(), *used.tolist()]
-        more = lags_up_to(with_a_quarter_more(int(late.max())), shown, samples)
-        reason = (
-            f"Lags up to {amount(float(more[-1]), 'sample', 6)}: what links at lags up to "
-            f"{lags[-1]} left of a rate was explained by a state before them."
+        shown = [*late[late >= 0].tolist(), *np.asarray(lags)[kept].tolist()]
+        more = lags_up_to(with_a_quarter_more(max(shown)), shown, samples)
+        why = (
+            f"what links at lags up to {lags[-1]} left of a rate was explained by a state before "
+            "them"
+            if late.max() >= 0
+            else f"of those up to {lags[-1]} the last was kept"
         )
+        reason = f"Lags up to {amount(float(more[-1]), 'sample', 6)}: {why}."
         place = None if directory is None else pathlib.Path(directory) / f"longer_{number + 1}"
         longer = at_lags(more, prior=at_every(len(more)), said=(*said, reason), directory=place)
         if not longer.graph[:, :, np.asarray(more) > lags[-1]].any():
