@@ -261,7 +261,8 @@ def _at_chosen_lags(
     directory: str | os.PathLike | None,
 ) -> Discovery:
     """Return the discovery at lags that are chosen, and at later ones as long as what is left of a
-    rate is explained by a state before them, and links at these are found.
+    rate is explained by a state before them, and links at these are found, or as the last lag was
+    kept, which may stand for a later one.
     """
     lags, reason = choose_lags(samples)
     at_every = functools.partial(prior_at_each_lag, prior)
@@ -280,12 +281,14 @@ def _at_chosen_lags(
             f"what links at lags up to {lags[-1]} left of a rate was explained by a state before "
             "them"
             if late.max() >= 0
-            else f"of those up to {lags[-1]} the last was kept"
+            else f"the last of those up to {lags[-1]} was kept"
         )
         reason = f"Lags up to {amount(float(more[-1]), 'sample', 6)}: {why}."
         place = None if directory is None else pathlib.Path(directory) / f"longer_{number + 1}"
         longer = at_lags(more, prior=at_every(len(more)), said=(*said, reason), directory=place)
-        if not longer.graph[:, :, np.asarray(more) > lags[-1]].any():
+        beyond = longer.graph[:, :, np.asarray(more) > lags[-1]].any()
+        stays = longer.graph[:, :, np.asarray(more) == lags[-1]].any()
+        if not beyond and (stays or not at_end):
             break
         found, lags = longer, more
     return found

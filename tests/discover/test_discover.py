@@ -315,3 +315,22 @@ def test_recover_finds_what_discover_does(found):
     again = ndde.recover(found.windows, found.recipe.strategy, key=jax.random.key(5))
     np.testing.assert_array_equal(again.graph, found.graph)
     np.testing.assert_allclose(again.measured.strengths.lower, found.lower, atol=0.01)
+
+
+def hutchinson(seed, n=1500, noise=0.02):
+    """x' = 1.8 x (1 - x(t - 1)), every .1; Euler's method with 20 steps between samples."""
+    h, lag = 0.005, 200
+    rng, x = np.random.default_rng(seed), np.full(20 * n + 12_000, 0.5)
+    for k in range(lag, len(x) - 1):
+        drift = 1.8 * x[k] * (1 - x[k - lag])
+        x[k + 1] = x[k] + h * drift + noise * np.sqrt(h) * rng.normal()
+    return x[12_000::20]
+
+
+def test_candidates_go_on_where_the_last_was_kept():
+    """Lags up to eight samples are chosen, the last of which stands for ten."""
+    found = ndde.discover(hutchinson(1), dt=0.1, key=jax.random.key(0))
+    assert any("the last of those up to 8 was kept" in choice for choice in found.choices)
+    delay = found.delays[0, 0][found.graph[0, 0]].max()
+    low, high = found.delay_intervals[0, 0][found.graph[0, 0]].max(axis=0)
+    assert low < 1 < high and abs(delay - 1) < 0.02
