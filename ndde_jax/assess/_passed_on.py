@@ -1,7 +1,5 @@
 """Links of a map that another variable passes on within a sampling interval."""
 
-from typing import Any
-
 import numpy as np
 from jaxtyping import Bool
 
@@ -50,10 +48,11 @@ def passed_on_p_values(
     related to its target at once, or beside all of them, where one of these has the same source at
     the same lag: the rule of the PC algorithm (Spirtes, Glymour and Scheines, 2000), as in PCMCI+
     (Runge, 2020). Of links that explain one another's, as of two sensors of one quantity, one
-    stays. So do links in both directions, of which at most one can be passed on, and nothing tells
-    which. Pairs that are both related to a third variable about as much as to one another are not
-    asked: something unseen may move all three, as a field moves stations, and beside that what a
-    source passes on at once may cancel a link of its own.
+    stays. What works at once works in one direction: links that are passed on only if two variables
+    work on one another both stay, since nothing tells which one is. Pairs that are both related to
+    a third variable about as much as to one another are not asked: something unseen may move all
+    three, as a field moves stations, and beside that what a source passes on at once may cancel a
+    link of its own.
 
     **Arguments:**
 
@@ -93,16 +92,39 @@ def passed_on_p_values(
             if i != j and not np.asarray(windows.prior.required)[i, j, a]:
                 p[i, j, a] = _by_chance(inputs, graph[:, j], int(j), (int(i), int(a)), beside)
     carried = graph | (np.eye(rows.dim, dtype=bool)[..., None] & (np.arange(len(rows.lags)) == now))
-    together, through = _connected(related), np.full(graph.shape, np.nan)
-    passed_on = p > LEVEL
-    passed_on &= ~(passed_on.any(axis=2) & passed_on.any(axis=2).T)[..., None]
-    for i, j, a in sorted(np.argwhere(passed_on).tolist(), key=lambda edge: -p[tuple(edge)]):
+    first, through = np.zeros_like(related), np.full(graph.shape, np.nan)
+    for i, j, a in sorted(np.argwhere(p > LEVEL).tolist(), key=lambda edge: -p[tuple(edge)]):
         carried[i, j, a] = False
-        if (carried[i, :, a] & together[j]).any():
+        along = _nearest(related & ~first.T, carried[i, :, a], j)
+        if along is not None:
             through[i, j, a] = p[i, j, a]
-        else:
-            carried[i, j, a] = True
+            first[along[:-1], along[1:]] = True
+            continue
+        carried[i, j, a] = True
+        if _nearest(related, carried[i, :, a] & (np.arange(rows.dim) != j), j) is not None:
+            carried[j, i] |= np.isfinite(through[j, i])
+            through[j, i] = np.nan
     return through
+
+
+def _nearest(
+    leads: Bool[np.ndarray, "dim dim"], carriers: Bool[np.ndarray, "dim"], target: int
+) -> list[int] | None:
+    """Return the shortest way at once from one of the carriers to a target, both among it; None
+    where there is none.
+
+    - `leads`: which variable may work on which at once, `[source target]`.
+    """
+    from scipy.sparse.csgraph import breadth_first_order  # takes a moment to import
+
+    order, after = breadth_first_order(leads.T, target)
+    found = next((int(k) for k in order if carriers[k]), None)
+    if found is None:
+        return None
+    way = [found]
+    while way[-1] != target:
+        way.append(int(after[way[-1]]))
+    return way
 
 
 def _by_chance(
@@ -127,11 +149,3 @@ def _by_chance(
 
     alone = p()
     return max(map(p, beside)) if alone <= LEVEL else 0.0
-
-
-def _connected(related: Bool[np.ndarray, "dim dim"]) -> Bool[np.ndarray, "dim dim"]:
-    """Return which variables are related, if need be through others."""
-    from scipy.sparse.csgraph import connected_components  # takes a moment to import
-
-    of: Any = connected_components(related)[1]
-    return of[:, None] == of[None]
