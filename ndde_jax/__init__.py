@@ -37,10 +37,11 @@ from .fit._fit import (
     edge_scores as edge_scores,
     fit as fit,
     fit_many as fit_many,
+    risk as risk,
     window_graph as window_graph,
+    window_loss as window_loss,
 )
 from .fit._flow import fit_drift as fit_drift
-from .fit._loss import risk as risk, window_loss as window_loss
 from .fit.penalties import (
     AGL as AGL,
     CNODE as CNODE,
@@ -50,8 +51,8 @@ from .fit.penalties import (
 )
 from .measure._strength import signal_strengths as signal_strengths
 from .models._confine import confine as confine
-from .models._equations import equations as equations
 from .models._model import AbstractDelayModel as AbstractDelayModel
+from .models._polynomials import equations as equations
 from .samples._chunks import Chunks as Chunks
 from .samples._examples import load_example as load_example
 from .samples._prepare import prepare_samples as prepare_samples

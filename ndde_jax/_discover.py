@@ -29,7 +29,7 @@ from .measure._law import FORWARD, fit_law, law_windows
 from .measure._relevance import rank
 from .models._confine import confine
 from .models._families import Best, Family
-from .regression._features import WIDTH
+from .regression._design import WIDTH
 from .samples._chunks import Chunks, Part, as_chunks, part_of
 from .samples._columns import is_pulse
 from .samples._dates import elapsed
@@ -42,13 +42,12 @@ from .samples._samples import Samples, said_of_mask
 from .samples._trajectories import read_lags
 from .samples._treatments import HELD, OFFSETS, SCHEDULE, TRANSFORM
 from .select._default import recover
-from .select._measured import Measured
+from .select._measured import Measured, fit_screened
 from .select._partial import with_partial
 from .select._reading import Chosen, choose_windows
 from .select._returns import CALMED, calmed
 from .select._rhythm import with_own_rhythm
 from .select._screened import Screened
-from .select._spline_fit import fit_screened
 from .select._strategies import AbstractStrategy
 from .select._whole import Whole
 from .use._impute import IMPUTE, Imputed, impute, missing
@@ -271,7 +270,7 @@ def _at_chosen_lags(
         if found.events or found.length is not None:
             break
         late = later_of(found.windows, found.graph | found.passed_on, found.model).lag
-        kept = np.asarray(found.graph).any(axis=(0, 1))
+        kept = np.any(found.graph, axis=(0, 1)).reshape(-1)
         at_end = bool(kept[-1]) and len(lags) > 1
         if late.max() < 0 and not at_end:
             break

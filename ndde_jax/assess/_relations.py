@@ -13,7 +13,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from .._types import KnownGraph
-from ..regression._features import knots_of, spline_terms
+from ..regression._design import knots_of, spline_terms
 from ..regression._missing import Normal, fit_normal
 from ..regression._search import WINDOWS_PER_COLUMN
 from ._rivals import together, touching

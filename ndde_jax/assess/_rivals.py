@@ -6,7 +6,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from .._types import KnownGraph, KnownScores
-from ..regression._features import knots_of, spline_terms
+from ..regression._design import knots_of, spline_terms
 from ._score import (
     NOISE,
     Column,

@@ -10,8 +10,7 @@ from .._types import Checked, to_jax
 from ..assess._score import drift_of
 from ..models._model import AbstractDelayModel, check_model_matches
 from ..windows._stencils import STENCILS
-from ..windows._thin import is_regular, standardised_samples
-from ..windows._windows import Windows
+from ..windows._windows import Windows, is_regular, standardised_samples
 
 # How many earlier times residuals are compared with, and how many standard errors a correlation may
 # be away from 0: of that many, one in a thousand is further by chance.

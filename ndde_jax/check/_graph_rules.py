@@ -20,8 +20,7 @@ from ..select._between import delays_between, left_at_delays
 from ..select._measured import SignalStrengths
 from ..select._midpoint import measured_rows
 from ..windows._choose_lags import with_a_quarter_more
-from ..windows._thin import is_regular
-from ..windows._windows import Windows
+from ..windows._windows import Windows, is_regular
 from ._conditioning import memory_of
 from ._finding import (
     ESTIMATED,

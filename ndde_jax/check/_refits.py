@@ -17,8 +17,7 @@ from ..models._confine import RestoredDDE, confine
 from ..models._model import AbstractDelayModel
 from ..select._strategies import AbstractStrategy
 from ..simulate._solve import solve_sdde
-from ..windows._thin import first_rows, is_regular, thin_windows
-from ..windows._windows import Windows
+from ..windows._windows import Windows, first_rows, is_regular, thin_windows
 from ._finding import REFITS, SHOWN_LINKS, Hit, Limits, rules_about
 from ._graph_rules import FINITE, OF_PRICE, SUPPORT, TOO_MANY, GraphEvidence
 

@@ -16,8 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from .._memory import padded_length
-from ..fit._correction import meet_midway
-from ..fit._flow import Flow, fit_drift
+from ..fit._flow import Flow, fit_drift, meet_midway
 from ..models._families import Best, Family
 from ..models._model import AbstractDelayModel, NeuralDDE
 from ..models._polynomials import MAX_TERMS, monomials

@@ -18,8 +18,7 @@ from ..fit._fit import FitResult
 from ..fit._prices import AbstractPrice, as_price
 from ..select._default import as_strategy, recover
 from ..select._strategies import AbstractStrategy
-from ..windows._thin import half_blocks
-from ..windows._windows import Windows
+from ..windows._windows import Windows, half_blocks
 
 
 class EdgeStability(eqx.Module):

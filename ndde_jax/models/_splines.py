@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from .._types import Scaling, namespace_of, to_jax
-from ..regression._features import spline_terms
+from ..regression._design import spline_terms
 from ._families import AbstractDrift, Mask
 from ._networks import MaskedDrift
 

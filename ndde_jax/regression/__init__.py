@@ -18,5 +18,5 @@ from ._search import (
     search as search,
     search_known as search_known,
 )
-from ._sums import Sums as Sums, sums_of as sums_of
+from ._summed import Sums as Sums, sums_of as sums_of
 from ._terms import Fit as Fit, Terms as Terms, find_terms as find_terms, fit_terms as fit_terms

@@ -30,10 +30,10 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from .._types import KnownGraph
+from ._design import WIDTH, Between, knots_of, spline_terms
 from ._distributed import distributed_lags
-from ._features import WIDTH, Between, knots_of, spline_terms
 from ._search import FLOOR, LINE, OUT, PROGRESS, Problem, Selection, best_of, search_from
-from ._sums import sums_of, with_changed
+from ._summed import sums_of, with_changed
 
 # Nats within which two readings are equally likely: 20 to 1.
 CLEARLY = 3.0

@@ -15,8 +15,7 @@ import numpy as np
 from jaxtyping import Bool, Int
 
 from .._types import namespace_of
-from ._design import Design, inner_products
-from ._features import WIDTH
+from ._design import WIDTH, Design, inner_products
 from ._search import (
     CURVE,
     FLOOR,

@@ -19,19 +19,21 @@ What the strategies are made of can be called by itself: `spline_graph`, `search
 
 from ..fit._prices import EBIC as EBIC, AbstractPrice as AbstractPrice, PerInput as PerInput
 from ._default import Default as Default
-from ._exhaustive import ExactGraph as ExactGraph, exact_graph as exact_graph
-from ._measured import Measured as Measured
+from ._measured import Measured as Measured, fit_splines as fit_splines
 from ._midpoint import midpoint_windows as midpoint_windows
-from ._moves import LagSearch as LagSearch, search_lags as search_lags
-from ._path import SweptGraphs as SweptGraphs, coefficient_path as coefficient_path
-from ._spline_fit import fit_splines as fit_splines
 from ._splines import SplineGraph as SplineGraph, spline_graph as spline_graph
 from ._strategies import (
     AbstractStrategy as AbstractStrategy,
     CoefficientPath as CoefficientPath,
+    ExactGraph as ExactGraph,
     Exhaustive as Exhaustive,
     Gates as Gates,
+    LagSearch as LagSearch,
     Moves as Moves,
     Recovery as Recovery,
     Splines as Splines,
+    SweptGraphs as SweptGraphs,
+    coefficient_path as coefficient_path,
+    exact_graph as exact_graph,
+    search_lags as search_lags,
 )

@@ -11,8 +11,15 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from .._types import KnownGraph, KnownMask, KnownScores
-from ..regression._design import Design, design_of, quantiles_of
-from ..regression._features import WIDTH, Between, knots_of, spline_terms
+from ..regression._design import (
+    WIDTH,
+    Between,
+    Design,
+    design_of,
+    knots_of,
+    quantiles_of,
+    spline_terms,
+)
 from ..regression._search import PROGRESS
 from ..regression._terms import Terms, best_fit, describe, find_terms, fit_terms
 from ..samples._samples import Samples

@@ -13,7 +13,7 @@ from jaxtyping import Array, Float
 
 from .._checks import check_real_array, is_traced
 from .._types import Checked, RealScalarLike, TrajectoryLike, namespace_of, to_jax
-from ..fit._correction import check_lagged_model, meet_midway, meet_midway_known
+from ..fit._flow import check_lagged_model, meet_midway, meet_midway_known
 from ..models._model import AbstractDelayModel
 from ..models._splines import known_splines
 from ..samples._samples import Samples

@@ -10,15 +10,15 @@ from jaxtyping import Bool, Float
 
 from .._types import to_jax
 from ..models._splines import known_splines
-from ..regression._features import WIDTH
+from ..regression._design import WIDTH
 from ..regression._missing import fit_normal
 from ..samples._samples import Samples
 from ..windows._stencils import STENCILS, rings
 from ..windows._windows import PartialWindows, Windows, row_range
 from ._between import standardised
+from ._measured import fit_screened
 from ._midpoint import Steps, around, steps_between
 from ._screened import Screened
-from ._spline_fit import fit_screened
 
 # Numbers in the splines of all targets, each in windows of its own: 4 GB in double precision.
 MOST_NUMBERS = 5 * 10**8

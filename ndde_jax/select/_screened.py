@@ -9,8 +9,7 @@ from jaxtyping import Float
 
 from .._memory import make_room
 from .._types import KnownMask
-from ..regression._design import Design, Rate, design_of
-from ..regression._features import MANY_QUANTILES, knots_of
+from ..regression._design import MANY_QUANTILES, Design, Rate, design_of, knots_of
 from ..regression._readings import Readings
 from ..regression._summed import Summed
 from ..regression._terms import Terms

@@ -27,8 +27,7 @@ from .._types import (
     to_jax,
 )
 from ..fit._prices import EBIC, AbstractPrice
-from ..regression._design import Design, design_of
-from ..regression._features import MANY_QUANTILES, QUANTILES
+from ..regression._design import MANY_QUANTILES, QUANTILES, Design, design_of
 from ..regression._search import columns_price
 from ..regression._terms import (
     FLOOR,

@@ -1,32 +1,458 @@
 """The interface of a strategy, its result, and the strategies as values: each has its own settings,
 and its docstring says what it costs.
+
+The searches that only one strategy makes stand with it: all graphs of few inputs, moves ranked by a
+linearised network, and the path of a coefficient.
 """
 
 import abc
+import dataclasses
+import functools
+import itertools
 from typing import Any, ClassVar
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from .._axes import flat_inputs, from_flat_inputs, to_graph_axes
-from .._checks import check_config, check_real_array, check_whole, refusal
-from .._types import Checked, Graph, Scores, namespace_of, to_jax
-from ..fit._fit import FitConfig, Status, fit
-from ..fit._prices import EBIC, AbstractPrice, PerInput
-from ..fit._refit import StrengthConfig, checked_graph, fit_layers, search_mask
-from ..fit.penalties import L0NDDE, AbstractMethod, check_method
+from .._checks import (
+    check_config,
+    check_key,
+    check_non_negative,
+    check_real_array,
+    check_whole,
+    check_windows,
+    is_traced,
+    refusal,
+    shown,
+)
+from .._memory import make_room
+from .._types import Checked, Graph, RealScalarLike, Scores, namespace_of, to_jax
+from ..fit._fit import FitConfig, FitResult, Status, fit
+from ..fit._prices import EBIC, RESOLUTION, AbstractPrice, PerInput, as_price
+from ..fit._refit import (
+    StrengthConfig,
+    best_of_starts,
+    blocks_of,
+    checked_graph,
+    checked_refit,
+    fit_layers,
+    folds_of,
+    held_out_squares,
+    search_mask,
+)
+from ..fit.penalties import L0NDDE, NODE, AbstractMethod, check_method
 from ..models._model import AbstractDelayModel
-from ..windows._flat import FlatData
+from ..windows._flat import FlatData, KnownData
 from ..windows._windows import Windows
-from ._exhaustive import exact_graph
+from ._judge import MoveProblem, judge
 from ._measured import Measured, measure_graph
-from ._moves import search_lags
-from ._path import coefficient_path
 from ._screened import Screened
-from ._splines import spline_graph
+from ._splines import SplineGraph, spline_graph
+
+# ---- the path of a coefficient ----
+
+
+class SweptGraphs(eqx.Module):
+    """The graphs along a grid of coefficients, and their prediction errors on held-out data.
+
+    - `coefficients`: λ, ascending, `[coefficient]`.
+    - `graphs`: `[coefficient source target lag]`.
+    - `death`: the smallest coefficient from which on an edge stays closed, `[source target lag]`;
+        0 for edges closed throughout, infinite for those that survive the largest.
+    - `scores`: the method's scores averaged over the grid and the training: a ranking.
+    - `held_out`: mean squared error of the refitted graphs on held-out blocks, summed over targets
+        in standardised units, `[coefficient]`.
+    - `standard_error`: standard error of its difference from the best coefficient's, from blocks.
+    - `status`: status of the underlying fit.
+    """
+
+    coefficients: Float[Array, "coefficient"]
+    graphs: Bool[Array, "coefficient source target lag"]
+    death: Scores
+    scores: Scores
+    held_out: Float[Array, "coefficient"]
+    standard_error: Float[Array, "coefficient"]
+    status: Status
+
+    def select(self, errors: Checked[float] = 1.0) -> Float[Array, ""]:
+        """Return the largest coefficient whose held-out risk is within a number of standard errors
+        of the best.
+
+        The difference is paired, block by block, so errors common to both graphs cancel; 1e-4 per
+        target is added, the error of difference quotients. The rule errs towards sparse graphs
+        where data are few, and keeps stand-ins of true drivers where candidates are collinear:
+        these predict as well.
+        """
+        check_non_negative(errors, "errors")
+        excess = self.held_out - jnp.min(self.held_out)
+        good = excess <= errors * self.standard_error + RESOLUTION * self.graphs.shape[2]
+        return jnp.max(jnp.where(good, self.coefficients, -jnp.inf))
+
+    def graph(self, coefficient: Any = None) -> Graph:
+        """Return the graph at a coefficient of the grid, by default the selected one."""
+        if coefficient is not None:
+            check_non_negative(coefficient, "coefficient")
+        chosen = self.select() if coefficient is None else jnp.asarray(coefficient)
+        return self.graphs[jnp.argmin(jnp.abs(self.coefficients - chosen))]
+
+
+def coefficient_path(
+    method: Checked[AbstractMethod],
+    windows: Checked[Windows],
+    coefficients: Any,
+    *,
+    key: Checked[PRNGKeyArray],
+    config: Checked[FitConfig | None] = None,
+    refit: Checked[StrengthConfig | None] = None,
+) -> SweptGraphs:
+    """Fit a method for a whole grid of coefficients in one batch.
+
+    All coefficients share warm-up, minibatches and compilation. Every graph found is then refitted,
+    on all windows and without each of `refit.folds` contiguous blocks, and judged on the block left
+    out. Works under `jit` and `vmap`.
+
+    **Arguments:**
+
+    - `method`: the method whose penalty is swept; its own `coefficient` and `path` are replaced.
+    - `windows`: of one system.
+    - `coefficients`: λ, positive, ascending.
+    - `key`: for the fit and the refits.
+    - `config`: [`FitConfig`][ndde_jax.FitConfig] of the fit; the model itself is not refined.
+    - `refit`: [`StrengthConfig`][ndde_jax.fitting.StrengthConfig] of the refits.
+
+    **Returns:** a [`SweptGraphs`][ndde_jax.select.SweptGraphs].
+
+    **Raises:** `ValueError` for coefficients that are not positive and ascending, or a method
+    without a penalty.
+
+    ```python
+    import jax, numpy as np
+    import ndde_jax as ndde
+
+    t = np.arange(300) * 0.1
+    windows = ndde.lagged_windows(np.stack([np.sin(t), np.cos(t)], 1), dt=0.1, scheme="central4")
+    coefficients, key = (0.01, 0.1, 1.0), jax.random.key(0)
+    found = ndde.select.coefficient_path(ndde.AGL(), windows, coefficients, key=key)
+    print(found.select(), found.graph()[:, :, 0])
+    ```
+    """
+    check_method(method)
+    check_windows(windows, "coefficient_path")
+    check_config(config, FitConfig)
+    check_config(refit, StrengthConfig, "refit")
+    key = check_key(key)
+    check_real_array(coefficients, "coefficients", "at least two, positive and ascending")
+    if isinstance(method, NODE):
+        raise ValueError("method NODE has no penalty, so there is no path of coefficients.")
+    values = jnp.asarray(coefficients, jnp.result_type(float))
+    if values.ndim != 1 or values.shape[0] < 2:
+        raise ValueError(f"coefficients must be at least two, [coefficient]; got {values.shape}.")
+    known = None if is_traced(coefficients) else np.asarray(coefficients, float)
+    if known is not None and not (
+        known[0] > 0 and np.all(np.diff(known) > 0) and np.isfinite(known[-1])
+    ):
+        raise ValueError(
+            f"coefficients must be positive, finite and ascending; got {shown(coefficients)}."
+        )
+    # Only graphs are wanted of the fits.
+    config = dataclasses.replace(FitConfig() if config is None else config, refine="none")
+    n_inputs = windows.dim * windows.n_lags
+    swept = eqx.tree_at(
+        lambda m: (m.coefficient, m.path), method, (values[0], values[1:] / n_inputs)
+    )
+    fit_key, key = jr.split(key)
+    result = fit(swept, windows, config, key=fit_key)
+    refit = StrengthConfig() if refit is None else refit
+    return _judge(windows, result, values, refit, key)
+
+
+@eqx.filter_jit
+def _judge(windows: Windows, result: FitResult, coefficients, config, key) -> SweptGraphs:
+    masks = result.path_masks
+    n, dim = masks.shape[:2]
+    error, block_weight = held_out_errors(windows, masks.reshape(n, dim, -1), config, key=key)
+    total = error.sum(axis=0)  # [coefficient block]
+    mean = total @ block_weight
+    best = jnp.argmin(mean)
+    difference = (total - total[best][None]) * block_weight[None] * config.blocks
+    spread = jnp.std(difference, axis=1, ddof=1) / jnp.sqrt(1.0 * config.blocks)
+    graphs = to_graph_axes(masks)
+    # An edge is dead from the coefficient after the last at which it is open.
+    ends = jnp.concatenate([coefficients, jnp.full((1,), jnp.inf)])
+    last = n - jnp.argmax(graphs[::-1], axis=0)
+    death = jnp.where(jnp.any(graphs, axis=0), ends[last], 0)
+    return SweptGraphs(
+        coefficients=coefficients,
+        graphs=graphs,
+        death=death,
+        scores=to_graph_axes(result.scores),
+        held_out=mean,
+        standard_error=spread,
+        status=result.status,
+    )
+
+
+def held_out_errors(
+    windows: Windows,
+    masks: Bool[Array, "graph target input"],
+    config: StrengthConfig,
+    *,
+    key: PRNGKeyArray,
+) -> tuple[Float[Array, "target graph block"], Float[Array, "block"]]:
+    """Return the mean squared error of refitted graphs on held-out folds, by bootstrap block, and
+    the blocks' shares of the weight.
+    """
+    data = FlatData(windows)
+    fold, train = folds_of(windows, data, config.folds)
+    block = blocks_of(data.weight > 0, config.blocks)
+    member = (block[:, None] == jnp.arange(config.blocks)[None]).astype(data.weight.dtype)
+    member = member * data.weight[:, None]
+    share = jnp.sum(member, axis=0)
+    n_inputs = masks.shape[2]
+
+    def one(mask, output, key):
+        inputs, chosen = best_of_starts(data, mask, output, config, n_inputs, key=key)
+        error = held_out_squares(chosen, inputs, output, data.weight, fold, train, config)
+        return (error @ member) / jnp.where(share > 0, share, 1)
+
+    # The same starts for all graphs of a target, so that their differences are paired, and a graph
+    # equal to the one before, as most are along a path, needs no refit.
+    def target(output, key, masks):
+        def step(before, mask):
+            last, error = before
+            error = jax.lax.cond(
+                jnp.any(mask != last), lambda: one(mask, output, key), lambda: error
+            )
+            return (mask, error), error
+
+        none = jnp.zeros(share.shape, jnp.result_type(data.outputs))
+        return jax.lax.scan(step, (~masks[0], none), masks)[1]
+
+    errors = data.each_target(target, key, jnp.swapaxes(masks, 0, 1))
+    return errors, share / jnp.maximum(jnp.sum(share), 1)
+
+
+# ---- moves among collinear inputs ----
+
+
+class LagSearch(eqx.Module):
+    """A graph found by [`search_lags`][ndde_jax.select.search_lags], with its evidence.
+
+    - `graph`: `[source target lag]`.
+    - `evidence`: by how much the logarithm of a target's risk rises when a kept edge is left out,
+      or falls when a dropped one is added, `[source target lag]`. Kept edges are refitted without;
+      dropped ones are linearised (on the shortlist) or regressed on splines (elsewhere).
+    - `risk`: standardised mean squared error per target, corrected for the parameters used.
+    - `threshold`: least fall of that risk for which an edge is kept, `[target]`.
+    - `screening`: the [`SplineGraph`][ndde_jax.select.SplineGraph] it started from.
+    """
+
+    graph: Graph
+    evidence: Scores
+    risk: Float[jax.Array, "target"]
+    threshold: Float[jax.Array, "target"]
+    screening: SplineGraph
+
+
+def search_lags(
+    windows: Checked[Windows],
+    *,
+    key: Checked[PRNGKeyArray],
+    coefficient: Checked[RealScalarLike | AbstractPrice | None] = None,
+    config: Checked[StrengthConfig | None] = None,
+    shortlist: Checked[int] = 12,
+) -> LagSearch:
+    """Search for the graph among many candidate lags, where neighbours are nearly collinear.
+
+    For each target, [`spline_graph`][ndde_jax.select.spline_graph] makes a shortlist and a first
+    choice. A network is fitted on that choice and improved move by move: an edge added, dropped, or
+    *swapped* for another. All moves are ranked by the risk after one Gauss–Newton step, the best
+    few are refitted, and the best of these is taken if it lowers risk + price × edges, with the
+    price of [`SignalStrengths.kept`][ndde_jax.measure.SignalStrengths.kept]. Unlike in
+    [`Gates`][ndde_jax.select.Gates] the cost does not grow with the number of candidates, and a
+    wrong lag can be corrected in one move, without passing through a worse graph. What the prior of
+    the windows decides is never moved.
+
+    **Arguments:**
+
+    - `windows`: of one system; [`midpoint_windows`][ndde_jax.select.midpoint_windows] where noise
+        drives the system, since lags half a step off cost edges.
+    - `key`: initial weights.
+    - `coefficient`: λ, an edge costs λ/F of its target's variance, F being the number of
+        candidates, or a price; by default [`EBIC`][ndde_jax.select.EBIC].
+    - `config`: [`StrengthConfig`][ndde_jax.fitting.StrengthConfig]: `restarts` and `steps` of first
+        fits, `fold_steps` of refits, at most `search` moves.
+    - `shortlist`: inputs per target to search among, static.
+
+    **Returns:** [`LagSearch`][ndde_jax.select.LagSearch]; NaN for windows that
+    [`fit`][ndde_jax.fit] would refuse.
+
+    **Raises:** `ValueError` for a batch of systems (use `jax.vmap`).
+
+    ```python
+    import jax, numpy as np
+    import ndde_jax as ndde
+
+    t = np.arange(300) * 0.1
+    windows = ndde.lagged_windows(np.stack([np.sin(t), np.cos(t)], 1), dt=0.1, scheme="central4")
+    print(ndde.select.search_lags(windows, key=jax.random.key(0)).graph[:, :, 0])
+    ```
+    """
+    config, key = checked_refit("search_lags", windows, config, key)
+    price = as_price(coefficient, "coefficient")
+    check_whole(shortlist, "shortlist")
+    screening = spline_graph(windows, shortlist=shortlist)
+    if is_traced(windows, screening, price, key):
+        return _search_traced(windows, screening, price, config, key)
+    data = KnownData(windows)
+    numbers = functools.partial(to_jax, dtype=data.dtype)
+    if data.refused:
+        nothing = numbers(np.full(data.dim, np.nan))
+        return LagSearch(screening.graph, screening.evidence, nothing, nothing, screening)
+    rows = judge(data, screening, price, config, key=key)
+    return LagSearch(
+        graph=to_jax(from_flat_inputs(np.stack([row.mask for row in rows]))),
+        evidence=numbers(from_flat_inputs(np.stack([row.evidence for row in rows]))),
+        risk=numbers(np.array([row.risk for row in rows])),
+        threshold=numbers(np.array([row.threshold for row in rows])),
+        screening=screening,
+    )
+
+
+@eqx.filter_jit
+def _search_traced(windows, screening: SplineGraph, price, config, key) -> LagSearch:
+    data = FlatData(windows)
+    n, n_inputs = data.total, data.inputs.shape[1]
+    first, spline_evidence = flat_inputs(screening.graph), flat_inputs(screening.evidence)
+
+    def target(output, key, slots, chosen, undecided, evidence):
+        inputs = data.inputs[:, slots]
+        undecided = undecided[slots]
+        problem = MoveProblem(inputs, output, data.weight, n_inputs, price, config, undecided)
+        state = problem.from_scratch(chosen[slots], key)
+        mask, found, linear, paid = problem.search(state, n)
+        inside = problem.evidence(mask, found, linear, n)
+        evidence = evidence.at[slots].set(inside)
+        chosen = jnp.zeros(n_inputs, bool).at[slots].set(mask)
+        return chosen, evidence, found.corrected_risk(n), paid
+
+    each = (screening.shortlist, first, data.undecided, spline_evidence)
+    mask, evidence, risk, threshold = data.each_target(target, key, *each)
+    refused = data.refused
+    return LagSearch(
+        graph=from_flat_inputs(mask) & ~refused,
+        evidence=jnp.where(refused, jnp.nan, from_flat_inputs(evidence)),
+        risk=jnp.where(refused, jnp.nan, risk),
+        threshold=jnp.where(refused, jnp.nan, threshold),
+        screening=screening,
+    )
+
+
+# ---- all graphs of few inputs ----
+
+# 2^F refits per target: 4096 at twelve inputs, half a minute each.
+MOST_INPUTS = 12
+
+
+class ExactGraph(eqx.Module):
+    """The best of all graphs, target by target.
+
+    - `graph`: minimiser of risk + price × number of inputs, `[source target lag]`.
+    - `margin`: by how much the cost of the second best subset of inputs exceeds it, `[target]`;
+        infinite where the prior leaves one subset only.
+    - `price`: price of one input, `[target]`.
+    - `subsets`: all subsets of inputs in the order of `risk`, `[subset lag source]`.
+    - `risk`: risk of every subset, corrected for the parameters used, `[target subset]`.
+    """
+
+    graph: Graph
+    margin: Float[Array, "target"]
+    price: Float[Array, "target"]
+    subsets: Bool[Array, "subset lag source"]
+    risk: Float[Array, "target subset"]
+
+
+def exact_graph(
+    windows: Checked[Windows],
+    *,
+    key: Checked[PRNGKeyArray],
+    coefficient: Checked[float | AbstractPrice | None] = None,
+    config: Checked[StrengthConfig | None] = None,
+) -> ExactGraph:
+    """Minimise the L0 objective by trying every subset of inputs of every target.
+
+    The objective is a sum over targets, so 2^F refits each decide it. "Exact" up to the refits:
+    each is the best of `config.restarts` nonconvex fits.
+
+    **Arguments:**
+
+    - `windows`: of one system, with at most 12 candidate inputs F = dim · lags.
+    - `key`: for the refits.
+    - `coefficient`: λ, an input costs λ/F as in [`L0NDDE`][ndde_jax.L0NDDE], or a price, asked for
+        at the risk of the best subset; by default [`EBIC`][ndde_jax.select.EBIC].
+    - `config`: [`StrengthConfig`][ndde_jax.fitting.StrengthConfig].
+
+    **Raises:** `ValueError` for a batch of systems or more than 12 inputs: use
+    [`recover`][ndde_jax.recover] then.
+
+    ```python
+    import jax, numpy as np
+    import ndde_jax as ndde
+
+    t = np.arange(300) * 0.1
+    windows = ndde.lagged_windows(np.stack([np.sin(t), np.cos(t)], 1), dt=0.1, scheme="central4")
+    print(ndde.select.exact_graph(windows, key=jax.random.key(0)).graph[:, :, 0])
+    ```
+    """
+    config, key = checked_refit("exact_graph", windows, config, key)
+    price = as_price(coefficient, "coefficient")
+    n_inputs = windows.dim * windows.n_lags
+    if n_inputs > MOST_INPUTS:
+        raise ValueError(
+            f"windows have {n_inputs} candidate inputs and these 2^{n_inputs} subsets; at most "
+            f"{MOST_INPUTS} inputs can be enumerated. Use ndde_jax.recover, or fewer lags."
+        )
+    make_room(windows, coefficient, config, key)
+    return _enumerate(windows, price, config, key)
+
+
+@eqx.filter_jit
+def _enumerate(windows: Windows, price: AbstractPrice, config: StrengthConfig, key) -> ExactGraph:
+    data = FlatData(windows)
+    dim, n_inputs = data.dim, data.inputs.shape[1]
+    subsets = np.array(list(itertools.product((False, True), repeat=n_inputs)))
+    subsets = jnp.asarray(subsets[np.argsort(subsets.sum(axis=1), kind="stable")])
+
+    def target(output, key):
+        def risk(mask):
+            _, chosen = best_of_starts(data, mask, output, config, n_inputs, key=key)
+            return chosen.corrected_risk(data.total)
+
+        return jax.lax.map(risk, subsets)
+
+    risk = jnp.where(data.refused, jnp.nan, data.each_target(target, key))
+    paid = price(jnp.min(risk, axis=1), data.total, n_inputs, config.width)
+    cost = risk + paid[:, None] * jnp.sum(subsets, axis=1).astype(risk.dtype)[None]
+    candidate = jnp.broadcast_to(subsets, (dim, *subsets.shape))
+    obeys = jnp.all(data.apply_prior(candidate) == candidate, axis=2)
+    cost = jnp.where(obeys, cost, jnp.inf)
+    best = jnp.argmin(cost, axis=1)
+    ordered = jnp.sort(cost, axis=1)
+    return ExactGraph(
+        graph=from_flat_inputs(subsets[best]),
+        margin=ordered[:, 1] - ordered[:, 0],
+        price=paid,
+        subsets=subsets.reshape(-1, n_inputs // dim, dim),
+        risk=risk,
+    )
+
+
+# ---- strategies ----
 
 
 class Recovery(eqx.Module):

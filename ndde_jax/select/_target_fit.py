@@ -9,8 +9,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from .._types import KnownMask
-from ..regression._design import Design, Rate
-from ..regression._features import spline_terms
+from ..regression._design import Design, Rate, spline_terms
 from ..regression._terms import Fit, Terms, best_fit, find_terms, fit_terms, outside_gains
 from ..windows._flat import KnownData
 from ._worth import Worth, worth_of

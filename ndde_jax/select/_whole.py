@@ -18,17 +18,16 @@ from jaxtyping import Float, Int
 from .._axes import flat_inputs
 from .._types import to_jax
 from ..models._model import NeuralDDE
-from ..regression._features import knots_of, spline_terms
-from ..regression._summed import Summed, summed_design
-from ..regression._sums import Sums, sums_of
+from ..regression._design import knots_of, spline_terms
+from ..regression._summed import Summed, Sums, summed_design, sums_of
 from ..regression._terms import best_fit
 from ..samples._chunks import Chunks, as_block
 from ..windows._flat import KnownData
 from ..windows._windows import Windows, row_range
 from ._between import NEAREST, REACH, Delayed, Record, Refined, Refiner, newton_step, standardised
+from ._measured import fit_screened
 from ._midpoint import steps_between
 from ._partial import lags_read, of_other_rows, scaled_rows, stencil_of
-from ._spline_fit import fit_screened
 from ._splines import SHORTLIST, SplineGraph, search_known
 from ._target_fit import Coefficients, TargetFit
 

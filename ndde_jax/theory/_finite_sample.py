@@ -19,8 +19,7 @@ from .._checks import (
 from .._types import Checked, to_jax
 from ..assess._score import drift_of
 from ..models._model import check_model_matches
-from ..windows._thin import is_regular
-from ..windows._windows import Windows
+from ..windows._windows import Windows, is_regular
 from ._dissipativity import Batch, Number
 
 

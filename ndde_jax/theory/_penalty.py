@@ -28,7 +28,7 @@ from .._types import Checked, Graph, Scores, floating_type, namespace_of, to_jax
 from ..fit._refit import StrengthConfig, checked_graph, checked_refit
 from ..measure._strength import rises_without
 from ..select._default import recover, refitting_strategy
-from ..select._exhaustive import MOST_INPUTS, exact_graph
+from ..select._strategies import MOST_INPUTS, exact_graph
 from ..windows._flat import FlatData
 from ..windows._windows import Windows
 from ._dissipativity import Batch, Number

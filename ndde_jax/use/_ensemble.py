@@ -30,7 +30,7 @@ from .._types import to_jax
 from ..models._confine import RestoredDDE
 from ..models._model import AbstractDelayModel, AbstractWrappedModel, model_rates
 from ..regression import Sums, sums_of
-from ..regression._features import WIDTH, knots_of, spline_terms
+from ..regression._design import WIDTH, knots_of, spline_terms
 from ..select._splines import FLOOR
 from ._arguments import neighbours
 from ._one_step import Rows, lead, step_rows

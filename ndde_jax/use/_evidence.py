@@ -10,16 +10,15 @@ from jaxtyping import Bool, Float, Int
 from .._checks import shown
 from .._types import Checked
 from ..assess._score import drift_of
-from ..fit._loss import window_loss
+from ..fit._fit import window_loss
 from ..fit._prices import EBIC
 from ..samples._prepare import prepare_samples, treated_columns
 from ..samples._reading import read_alike, read_samples
 from ..samples._samples import Samples
 from ..samples._treatments import HELD
-from ..select._measured import measure_graph
+from ..select._measured import fit_splines, measure_graph
 from ..select._midpoint import halfway, read_steps
 from ..select._screened import Screened
-from ..select._spline_fit import fit_splines
 from ..windows._windows import Windows, lagged_windows
 from ._arguments import inputs_of, kept_lags, variable
 from ._forecast import clock_times, removed_in_time

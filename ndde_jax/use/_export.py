@@ -6,11 +6,17 @@ from typing import Any, cast
 import numpy as np
 
 from .._checks import check_choice, check_key, check_whole
+from ..fit._fit import risk
 from ..fit._flow import fit_flow
-from ..fit._loss import risk
 from ..models._confine import RestoredDDE
-from ..models._equations import FORMS, formulas_of, unspoken, write_formulas
-from ..models._polynomials import MAX_TERMS, PolynomialDrift
+from ..models._polynomials import (
+    FORMS,
+    MAX_TERMS,
+    PolynomialDrift,
+    formulas_of,
+    unspoken,
+    write_formulas,
+)
 from ._ensemble import count_numbers
 
 

@@ -20,12 +20,12 @@ from jaxtyping import Bool, Float, Int
 
 from .._memory import padded_length
 from ..models._model import NeuralDDE
-from ..regression._features import WIDTH, spline_terms
+from ..regression._design import WIDTH, spline_terms
 from ..samples._reading import read_samples
 from ..samples._samples import Samples
 from ..select._between import NEAREST, Record, fewest_windows
+from ..select._measured import fit_splines
 from ..select._midpoint import halfway, read_steps
-from ..select._spline_fit import fit_splines
 from ..simulate._solve import solve_sdde
 from ..windows._flat import KnownData
 from ..windows._windows import lagged_windows

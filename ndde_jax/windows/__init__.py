@@ -6,9 +6,9 @@ They are made by [`lagged_windows`][ndde_jax.lagged_windows].
 from ._choose_lags import choose_lags as choose_lags
 from ._prior import PriorKnowledge as PriorKnowledge
 from ._stencils import choose_scheme as choose_scheme
-from ._thin import thin_windows as thin_windows
 from ._windows import (
     PartialWindows as PartialWindows,
     Scaling as Scaling,
+    thin_windows as thin_windows,
     unstack_windows as unstack_windows,
 )

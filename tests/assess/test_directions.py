@@ -5,7 +5,7 @@ import pytest
 from sklearn.feature_selection import mutual_info_regression
 
 import ndde_jax as ndde
-from ndde_jax.assess._directions import direction_evidence
+from ndde_jax.assess._assess import direction_evidence
 
 PAIR = ~np.eye(2, dtype=bool)
 SHAPES = {

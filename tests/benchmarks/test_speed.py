@@ -22,7 +22,7 @@ from benchmarks.speed import (
     simulator,
     systems,
 )
-from ndde_jax.fit._loss import empirical_risk
+from ndde_jax.fit._fit import empirical_risk
 from ndde_jax.models._networks import init_layers
 
 REPOSITORY = Path(__file__).parents[2]

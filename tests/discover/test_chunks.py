@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 import ndde_jax as ndde
-from ndde_jax.regression._sums import sums_of
+from ndde_jax.regression._summed import sums_of
 from ndde_jax.samples._chunks import part_of
 from ndde_jax.select import _whole
 from ndde_jax.select._between import Record
+from ndde_jax.select._measured import fit_splines
 from ndde_jax.select._midpoint import read_steps
-from ndde_jax.select._spline_fit import fit_splines
 from ndde_jax.select._whole import (
     Columns,
     Whole,

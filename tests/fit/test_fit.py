@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import ndde_jax as ndde
-from ndde_jax.fit._loss import empirical_risk, gradient_penalty
+from ndde_jax.fit._fit import empirical_risk, gradient_penalty
 from ndde_jax.models._networks import apply_layers
 from ndde_jax.windows._windows import pad_windows
 

@@ -9,8 +9,7 @@ import pytest
 from scipy.linalg import expm
 
 import ndde_jax as ndde
-from ndde_jax.fit._correction import _correct, meet_midway
-from ndde_jax.fit._flow import _side_by_side
+from ndde_jax.fit._flow import _correct, _side_by_side, meet_midway
 from ndde_jax.fit._newton import fit_network, predict
 
 SMALL = ndde.fitting.StrengthConfig(restarts=1, steps=20, width=4, depth=1)

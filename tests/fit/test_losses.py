@@ -9,7 +9,7 @@ import pytest
 import scipy.optimize
 
 import ndde_jax as ndde
-from ndde_jax.fit._loss import MeanLoss, empirical_risk
+from ndde_jax.fit._fit import MeanLoss, empirical_risk
 from ndde_jax.models._networks import init_layers
 
 CONFIG = ndde.FitConfig(max_steps=1500, warmup_steps=0, width=4, depth=1, patience=None)

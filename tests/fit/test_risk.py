@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import ndde_jax as ndde
-from ndde_jax.fit._loss import empirical_risk
+from ndde_jax.fit._fit import empirical_risk
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,7 @@ from scipy.integrate import quad
 import ndde_jax as ndde
 from benchmarks.world import generators
 from ndde_jax.regression import compare_readings
-from ndde_jax.regression._features import Between
+from ndde_jax.regression._design import Between
 from ndde_jax.regression._readings import FINER, _Finer, changing_variance, mean_weights
 
 KEY = jax.random.key(0)

@@ -12,7 +12,7 @@ import pytest
 import ndde_jax as ndde
 from ndde_jax._axes import from_graph_axes
 from ndde_jax.fit._refit import fit_layers
-from ndde_jax.select._path import held_out_errors
+from ndde_jax.select._strategies import held_out_errors
 
 CONFIG = ndde.fitting.StrengthConfig(restarts=2, steps=15, fold_steps=4, folds=2, resamples=20)
 LAGS = (0, 2)

@@ -9,11 +9,11 @@ import scipy.signal
 
 import ndde_jax as ndde
 from benchmarks.verdict import kinds
-from ndde_jax.fit._correction import meet_midway
+from ndde_jax.fit._flow import meet_midway
 from ndde_jax.regression import compare_readings
+from ndde_jax.select._measured import fit_splines
 from ndde_jax.select._midpoint import halfway, read_steps
 from ndde_jax.select._reading import choose_windows
-from ndde_jax.select._spline_fit import fit_splines
 
 from .small import delayed_pair, lorenz_ring
 

@@ -9,11 +9,10 @@ import pytest
 
 import ndde_jax as ndde
 from ndde_jax._memory import padded_length
-from ndde_jax.fit._correction import meet_midway, meet_midway_known
+from ndde_jax.fit._flow import meet_midway, meet_midway_known
 from ndde_jax.measure._delays import profile_delays
 from ndde_jax.models._splines import known_splines
-from ndde_jax.regression._design import design_of
-from ndde_jax.regression._features import spline_terms
+from ndde_jax.regression._design import design_of, spline_terms
 from ndde_jax.select import _default, _target_fit
 from ndde_jax.select._target_fit import CHANCE
 

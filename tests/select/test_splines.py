@@ -11,8 +11,7 @@ import numpy as np
 import pytest
 
 import ndde_jax as ndde
-from ndde_jax.regression._design import design_of
-from ndde_jax.regression._features import QUANTILES, WIDTH
+from ndde_jax.regression._design import QUANTILES, WIDTH, design_of
 from ndde_jax.regression._terms import find_terms, fit_terms
 
 from .small import QUICK, TRUTH, lorenz_ring

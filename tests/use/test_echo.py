@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import ndde_jax as ndde
-from ndde_jax.select._spline_fit import fit_splines
+from ndde_jax.select._measured import fit_splines
 from ndde_jax.use import _left_out
 from ndde_jax.use._effects import mean_slopes
 from ndde_jax.use._left_out import (

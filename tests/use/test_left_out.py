@@ -9,7 +9,7 @@ import pytest
 from scipy import optimize, stats
 
 import ndde_jax as ndde
-from ndde_jax.select._spline_fit import fit_splines
+from ndde_jax.select._measured import fit_splines
 from ndde_jax.use import _left_out
 from ndde_jax.use._effects import WIDE, _at_delays, _respond, interval_ends
 from ndde_jax.use._ensemble import make_basis

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import ndde_jax as ndde
-from ndde_jax.windows._thin import half_blocks
+from ndde_jax.windows._windows import half_blocks
 
 
 def walk(n=120, dim=2, seed=0):
