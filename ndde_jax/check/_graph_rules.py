@@ -776,7 +776,7 @@ def _replaceable(e: GraphEvidence) -> Iterator[Hit]:
     if e.replaceable.any():
         rivals, count = e.relations.rivals, int(e.replaceable.sum())
         said = [
-            f"{e.link(k)} (by {e.candidate(*map(int, rivals.rival[k]))})"
+            f"{e.link(k)}, or {e.candidate(*map(int, rivals.rival[k]))}"
             for k in e.edges(e.replaceable)
         ]
         share = count / int((e.kept & ~e.touching).sum())
