@@ -260,8 +260,8 @@ def _at_chosen_lags(
     directory: str | os.PathLike | None,
 ) -> Discovery:
     """Return the discovery at lags that are chosen, and at later ones as long as what is left of a
-    rate is explained by a state before them, and links at these are found, or as the last lag was
-    kept, which may stand for a later one.
+    rate is explained by a state before them, and links at these are found, or as the last lag of a
+    flow was kept, which may stand for a later one.
     """
     lags, reason = choose_lags(samples)
     at_every = functools.partial(prior_at_each_lag, prior)
@@ -271,11 +271,13 @@ def _at_chosen_lags(
             break
         late = later_of(found.windows, found.graph | found.passed_on, found.model).lag
         kept = np.any(found.graph, axis=(0, 1)).reshape(-1)
-        at_end = bool(kept[-1]) and len(lags) > 1
+        shown = [*late[late >= 0].tolist(), *np.asarray(lags)[kept].tolist()]
+        more = lags_up_to(with_a_quarter_more(max(shown, default=0)), shown, samples)
+        # Of a map the last lags may be the tail of a response, and a coarse grid tells less.
+        complete = len(more) == more[-1] + 1
+        at_end = bool(kept[-1]) and len(lags) > 1 and found.reading == "flow" and complete
         if late.max() < 0 and not at_end:
             break
-        shown = [*late[late >= 0].tolist(), *np.asarray(lags)[kept].tolist()]
-        more = lags_up_to(with_a_quarter_more(max(shown)), shown, samples)
         why = (
             f"what links at lags up to {lags[-1]} left of a rate was explained by a state before "
             "them"
