@@ -101,6 +101,7 @@ def passed_on_p_values(
             first[along[:-1], along[1:]] = True
             continue
         carried[i, j, a] = True
+        # Passed on only against the way of others: then so may be the link back, and both stay.
         if _nearest(related, carried[i, :, a] & (np.arange(rows.dim) != j), j) is not None:
             carried[j, i] |= np.isfinite(through[j, i])
             through[j, i] = np.nan
@@ -110,8 +111,8 @@ def passed_on_p_values(
 def _nearest(
     leads: Bool[np.ndarray, "dim dim"], carriers: Bool[np.ndarray, "dim"], target: int
 ) -> list[int] | None:
-    """Return the shortest way at once from one of the carriers to a target, both among it; None
-    where there is none.
+    """Return the variables on the shortest way at once from one of the carriers to a target, with
+    these two; None where there is no way.
 
     - `leads`: which variable may work on which at once, `[source target]`.
     """
