@@ -51,3 +51,33 @@ def test_openblas_gets_one_thread_unless_the_user_chose(chosen):
     assert between == before and len(before) == 2
     one = [1, 1] if chosen is None else before
     assert inside == other_inside == after == one
+
+
+# What follows a search, asked where it decomposes matrices.
+AFTER = """
+import json, numpy, threadpoolctl
+import ndde_jax as ndde
+seen, eigh = [], numpy.linalg.eigh
+def asked(*args):
+    pools = threadpoolctl.threadpool_info()
+    seen.extend(pool["num_threads"] for pool in pools if pool["internal_api"] == "openblas")
+    return eigh(*args)
+numpy.linalg.eigh = asked
+windows = ndde.lagged_windows(numpy.random.default_rng(0).normal(size=(200, 2)), dt=1.0)
+graph = numpy.eye(2, dtype=bool)[..., None]
+ndde.assess.error_rates(windows, graph)
+count = len(seen)
+ndde.assess.relations(windows, graph)
+print(json.dumps([seen, count]))
+"""
+
+
+def test_what_follows_a_search_uses_one_thread_too():
+    environment = {k: v for k, v in os.environ.items() if not k.endswith("_NUM_THREADS")}
+    made = subprocess.run(
+        [sys.executable, "-c", AFTER], env=environment, capture_output=True, text=True, check=True
+    )
+    seen, count = json.loads(made.stdout)
+    if not seen or os.cpu_count() == 1:
+        pytest.skip("this NumPy has no OpenBLAS, or there is one core")
+    assert 0 < count < len(seen) and set(seen) == {1}

@@ -420,7 +420,7 @@ def _rhythm(evidence: SampleEvidence) -> Iterator[Hit]:
             ("It may be a season, which makes variables seem to drive one another, but the record "
              "is too short to tell",
              "Record for longer; or make it a known input: add its sine and cosine as two columns, "
-             "and name them in inputs=.")
+             "and name them in inputs= (--inputs).")
             if known
             else ("A day or a year does so, and so does a system that little noise moves, measured "
              "with errors",

@@ -70,19 +70,20 @@ def find_lines(
 
     The record is cut into pieces of whole cycles, and the oscillation at a candidate frequency
     measured in each. Of a season the pieces agree in amplitude and phase up to what else moves the
-    variable, which changes both alike. An oscillation that a system makes itself forgets its
-    phase: noise shifts it, and no force brings it back, so phases drift apart more than amplitudes
-    do. A line must (a) stand out against its own scatter from piece to piece, counting pieces that
+    variable, which changes both alike. An oscillation that a system makes itself forgets its phase:
+    noise shifts it, and no force brings it back, so phases drift apart more than amplitudes do. A
+    line must (a) stand out against its own scatter from piece to piece, counting pieces that
     resemble their neighbours as fewer, with a chance of 1e-3 per record, (b) scatter in phase no
     more than in amplitude, to three standard deviations, and (c) foretell samples beyond what the
     samples before do, to a chance of 1e-6 (of a known clock 1e-4, in all variables together). It is
-    of an outer clock where (d) the noise of the
-    record would have shifted the phase of an oscillation of the system's own, by about a radian and
-    a half in the geometric mean of all variables: without noise such a system keeps time as a clock
-    does, and its line is left out unless what is left is rough. `clocks` are periods, in samples,
-    of known ones (a year, a day): these and their overtones need not show (d), and three cycles of
-    one are enough where six of any other are needed: so few may stand out against the waves beside
-    them instead of (a).
+    of an outer clock where (d) the noise of the record would have shifted the phase of an
+    oscillation of the system's own, by about a radian and a half in the geometric mean of all
+    variables: without noise such a system keeps time as a clock does, and its line is left out
+    unless what is left is rough. `clocks` are periods, in samples, of known ones (a year, a day):
+    these and their overtones need not show (d), and three cycles of one are enough where six of any
+    other are needed: so few may stand out against the waves beside them instead of (a). From a
+    chance of 1e-4 to 1e-2 in (c) a line of a known clock is returned as one that a system may make
+    itself.
 
     The first is the F-test of Thomson, *Spectrum estimation and harmonic analysis* (Proceedings of
     the IEEE, 1982), on pieces instead of tapers.
@@ -161,8 +162,8 @@ def _without(x: Float[np.ndarray, "time"], lines: list[Line]) -> Float[np.ndarra
 
 
 class Chance(NamedTuple):
-    """The chance that a wave foretells samples as well as it does beyond those before them: any
-    variable by itself, `apart`, and all of them `together`.
+    """The chance that a wave which foretells nothing beyond the samples before seems to foretell as
+    much as this one: of any variable by itself, `apart`, and of all of them `together`.
     """
 
     apart: float
@@ -170,7 +171,7 @@ class Chance(NamedTuple):
 
 
 def _chances(x: Float[np.ndarray, "time dim"], periods: set[float]) -> dict[float, Chance]:
-    """Return with what chance waves predict a sample better than the samples before it do.
+    """Return the chances of waves that predict samples better than the samples before them do.
 
     What a system does next follows from its past, an outer clock adds to that. The past are the
     last samples of all variables, and the cubes of the very last, without which the phase of a

@@ -232,7 +232,7 @@ def _read(problem: Problem, tableau: Tableau, starts, lengths, records, at, h):
     # What begins at a kink reads what begins at one, and what ends there what ends at one: asked
     # further inside of the step, by more than rounding and no more than to its middle.
     middle = jnp.abs(0.5 - c)[None] * h[:, None]
-    inside = jnp.clip(INSIDE * middle, _rounding(at.dtype), None)
+    inside = jnp.maximum(INSIDE * middle, _rounding(at.dtype))
     inside = stages + jnp.sign(0.5 - c)[None] * jnp.minimum(inside, middle)
 
     def lagged(times):
