@@ -240,7 +240,8 @@ def discover(
 # Share of the rates' variance by which a further correction may raise what is left, on average:
 # chance raises it by .03 at most on populations that move half their way within a step.
 WORSE = 0.05
-# How often candidates are made longer where what is left of a rate asks for later ones.
+# How often candidates are made longer, where what is left of a rate, or a last one that was kept,
+# asks for later ones.
 LONGER = 2
 # Links in one sentence, and what it says.
 SHOWN = 10
