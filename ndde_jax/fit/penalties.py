@@ -444,8 +444,8 @@ class AbstractGated(AbstractPenalty):
 
     def gates(self, selector: tuple, noise: Array) -> Float[Array, "network draw input"]:
         """Return hard-concrete draws for the inputs."""
-        inputs, gate = selector[0], _cast(self.gate, noise.dtype)
-        return sample_gate(inputs[:, None], noise=noise[..., : inputs.shape[1]], gate=gate)
+        inputs = selector[0]
+        return sample_gate(inputs[:, None], noise=noise[..., : inputs.shape[1]], gate=self.gate)
 
     def project(self, selector: Selector) -> Selector:
         """Clamp `log_alpha`."""
@@ -458,15 +458,11 @@ class AbstractGated(AbstractPenalty):
 
     def scores(self, selector: Selector, layers: Layers) -> PerNetworkInput:
         """Return the open probabilities of the inputs."""
-        return open_probability(selector[0], _cast(self.gate, selector[0].dtype))
+        return open_probability(selector[0], self.gate)
 
     def mask(self, selector: Selector, layers: Layers) -> Bool[Array, "network input"]:
         """Return the input gates open by `rule`."""
-        return hard_mask(selector[0], self.rule, _cast(self.gate, selector[0].dtype))
-
-
-def _cast(gate: HardConcrete, dtype: Any) -> HardConcrete:
-    return jax.tree.map(lambda leaf: leaf.astype(dtype), gate)
+        return hard_mask(selector[0], self.rule, self.gate)
 
 
 class L0NDDE(AbstractGated):
@@ -536,8 +532,7 @@ class L0NDDE(AbstractGated):
     def penalty(self, selector: tuple, layers: Layers, coefficient: PerNetwork) -> PerNetwork:
         """Return (λ / F) × expected number of open gates."""
         inputs = selector[0]
-        number = expected_l0(inputs, _cast(self.gate, inputs.dtype), axis=1)
-        return coefficient * (number / inputs.shape[1])
+        return coefficient * (expected_l0(inputs, self.gate, axis=1) / inputs.shape[1])
 
 
 PATHREG_VARIANTS = ("reference", "gates")
@@ -586,10 +581,10 @@ class PathReg(AbstractGated):
         them.
         """
         ends = [sum(s.shape[1] for s in selector[: i + 1]) for i in range(len(selector))]
-        gate, gated = _cast(self.gate, noise.dtype), [layers[0]]
+        gated = [layers[0]]
         for log_alpha, end, layer in zip(selector[1:], ends[1:], layers[1:], strict=True):
             own = noise[:, 0, end - log_alpha.shape[1] : end]
-            draw = sample_gate(log_alpha, noise=own, gate=gate)
+            draw = sample_gate(log_alpha, noise=own, gate=self.gate)
             gated.extend(scale_inputs((layer,), draw))
         return tuple(gated)
 
@@ -597,17 +592,16 @@ class PathReg(AbstractGated):
         """Return λ × mean over inputs of the expected share of open paths, or the reference's
         sum.
         """
-        gate = _cast(self.gate, selector[0].dtype)
-        share = open_probability(selector[0], gate)
+        share = open_probability(selector[0], self.gate)
         for log_alpha in selector[1:]:
-            share = share * jnp.mean(open_probability(log_alpha, gate), axis=1)[:, None]
+            share = share * jnp.mean(open_probability(log_alpha, self.gate), axis=1)[:, None]
         if self.variant == "gates":
             return coefficient * jnp.mean(share, axis=1)
         return coefficient * jnp.mean(path_weights(layers) + 0.1 * share, axis=1)
 
     def freeze(self, selector: tuple, layers: Layers) -> Layers:
         """Return networks with the test-time values of hidden gates absorbed into the weights."""
-        gate, frozen = _cast(self.gate, selector[0].dtype), [layers[0]]
+        frozen = [layers[0]]
         for log_alpha, layer in zip(selector[1:], layers[1:], strict=True):
-            frozen.extend(scale_inputs((layer,), deterministic_gate(log_alpha, gate)))
+            frozen.extend(scale_inputs((layer,), deterministic_gate(log_alpha, self.gate)))
         return tuple(frozen)
