@@ -9,7 +9,6 @@ import dataclasses
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Executor
-from contextlib import nullcontext
 from typing import Any
 
 import equinox as eqx
@@ -685,9 +684,7 @@ def fit_many(
     def one(i: int, device) -> FitResult:
         # As `fit` would, but before they are on their device.
         item = pad_windows(windows[i], padded_length(len(windows[i].valid)))
-        where = jax.default_device(device) if jax.device_count() > 1 else nullcontext()
-        with where:  # what is made on the way is there as well
-            return fit(method, *jax.device_put((item, config), device), key=jr.fold_in(key, i))
+        return fit(method, *jax.device_put((item, config), device), key=jr.fold_in(key, i))
 
     def given(i: int) -> tuple:
         return method, windows[i], config, jr.fold_in(key, i)
