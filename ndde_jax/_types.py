@@ -128,6 +128,11 @@ def on_host_or_traced(function: Callable[..., Any]) -> Callable[..., Any]:
     return call
 
 
+def divisor(size: Any) -> Any:
+    """Return sizes to divide by: 1 where one is not positive."""
+    return namespace_of(size).where(size > 0, size, 1)
+
+
 def root(square: Array) -> Array:
     """Return the square root, with a derivative of 0 at 0, where that of `jnp.sqrt` is infinite."""
     positive = square > 0

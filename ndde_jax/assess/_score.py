@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from .._types import KnownGraph, KnownScores
+from .._types import KnownGraph, KnownScores, divisor
 from ..models._confine import RestoredDDE
 from ..models._model import AbstractDelayModel, model_rates
 from ..models._splines import KnownSplines, known_splines
@@ -196,8 +196,7 @@ def _rows(
     drift = None
     if model is not None:
         physical, dtype = _physical(windows, used, history), windows.history.dtype
-        unit = np.where(rate_scale > 0, rate_scale, 1)
-        drift = FittedDrift.along(model, physical, dtype, unit)
+        drift = FittedDrift.along(model, physical, dtype, divisor(rate_scale))
     return Rows(
         past=np.asarray(history, np.float64)[used],
         rates=rates,
@@ -205,7 +204,7 @@ def _rows(
         lags=windows.lags,
         step=windows.step,
         allowed=np.asarray(windows.prior.allowed),
-        moves=windows.step * float(windows.dt) * rate_scale / np.where(scale > 0, scale, 1),
+        moves=windows.step * float(windows.dt) * rate_scale / divisor(scale),
         midway=windows.scheme == "midpoint",
         drift=drift,
     )
@@ -466,7 +465,7 @@ def score_test(
     """
     from scipy.special import fdtrc  # takes a moment to import
 
-    scale = np.where(size > 0, 1 / np.where(size > 0, size, 1), 0)
+    scale = np.where(size > 0, 1 / divisor(size), 0)
     gram = (own @ np.swapaxes(own, -1, -2)) * scale[..., :, None] * scale[..., None, :]
     values, vectors = np.linalg.eigh(gram)
     there = values > OWN
@@ -474,8 +473,7 @@ def score_test(
     score = (np.swapaxes(turn, -1, -2) * scale[..., None, :]) @ own * left[..., None, :]
     total, variance = score.sum(axis=-1), score @ np.swapaxes(score, -1, -2)
     # Directions that are not there get a variance, and have no score.
-    spread = np.trace(variance, axis1=-2, axis2=-1)[..., None, None]
-    spread = np.where(spread > 0, spread, 1)
+    spread = divisor(np.trace(variance, axis1=-2, axis2=-1)[..., None, None])
     eye = np.eye(there.shape[-1])
     variance = variance / spread + (1e-12 + ~there)[..., None, :] * eye
     solved = np.linalg.solve(variance, total[..., None])[..., 0]
@@ -514,7 +512,7 @@ def source_tests(
     flat = flat - (flat @ q.T) @ q
     both = flat.reshape(len(columns), n_columns + n_past, n)
     past = both[:, n_columns:]
-    rest = np.where(size > 0, 1 / np.where(size > 0, size, 1), 0)[:, n_columns:]
+    rest = np.where(size > 0, 1 / divisor(size), 0)[:, n_columns:]
     gram = (past @ past.swapaxes(1, 2)) * rest[:, :, None] * rest[:, None, :]
     root = roots(gram) * rest[:, None, :]
     inverse = root.swapaxes(1, 2) @ root

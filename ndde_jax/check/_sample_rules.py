@@ -10,7 +10,7 @@ from jaxtyping import Bool, Float
 
 from .._checks import refusal
 from .._spoken import amount, listed, percent, time_span
-from .._types import Checked
+from .._types import Checked, divisor
 from ..samples._columns import APART, SMALLER, is_event, rests, trends, turn_of
 from ..samples._gaps import Stretch, bridged, runs
 from ..samples._noise import measurement_error, stretch
@@ -564,7 +564,7 @@ def _cycle(evidence: SampleEvidence) -> Iterator[Hit]:
         return
     noise = (np.diff(x, n=5, axis=0) ** 2).mean(axis=0) / 252  # the sum of squares of 1 5 10 10 5 1
     steps = np.diff(x, axis=0).var(axis=0)
-    share = float(np.max(noise / np.where(steps > 0, steps, 1)))
+    share = float(np.max(noise / divisor(steps)))
     again = tests.returns(x)
     if again > RETURNS:
         yield Hit(share, {"again": again, "share": share})

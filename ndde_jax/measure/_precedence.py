@@ -25,7 +25,7 @@ from .._checks import (
     check_whole,
     refusal,
 )
-from .._types import Checked
+from .._types import Checked, divisor
 from ..samples._gaps import bridged
 from ..samples._reading import read_samples
 from ..samples._samples import Samples
@@ -251,8 +251,7 @@ def _ramp(value, bounds) -> float:
 def _bridged(samples: Samples) -> list[Float[np.ndarray, "time dim"]]:
     """Return values scaled by their spread, with straight lines across gaps."""
     together = np.concatenate([np.asarray(v, float) for v in samples.values])
-    centre, spread = np.nanmean(together, axis=0), np.nanstd(together, axis=0)
-    spread = np.where(spread > 0, spread, 1)
+    centre, spread = np.nanmean(together, axis=0), divisor(np.nanstd(together, axis=0))
     return [bridged(np.asarray(value, float) - centre) / spread for value in samples.values]
 
 
@@ -502,7 +501,7 @@ def likeness(samples: Samples, largest: int) -> Float[np.ndarray, "source target
             total[:, source] += np.fft.irfft(products, len(d) + largest, axis=0)[: largest + 1]
         power = power + (d**2).sum(axis=0)
     scale = np.sqrt(np.outer(power, power))
-    return (total / np.where(scale > 0, scale, 1)).max(axis=0)
+    return (total / divisor(scale)).max(axis=0)
 
 
 def _position(samples: Samples, variable: Any, name: str) -> int:
@@ -528,7 +527,7 @@ def _block_sums(pairs: list[np.ndarray], largest: int) -> np.ndarray:
         if n < 1:
             continue
         d = np.asarray(pair, float) - centre
-        a, b = (d * np.abs(d) / np.where(scale > 0, scale, 1)).T
+        a, b = (d * np.abs(d) / divisor(scale)).T
         late = np.stack([b[shift : shift + n] for shift in range(largest + 1)])
         both = np.isfinite(a[:n]) & np.isfinite(late)
         a, late = np.where(both, a[:n], 0), np.where(both, late, 0)

@@ -12,7 +12,7 @@ import jax
 import numpy as np
 from jaxtyping import Float
 
-from .._types import to_jax
+from .._types import divisor, to_jax
 from ..regression._terms import FLOOR
 from ..samples._samples import Samples
 from ..select._screened import Screened
@@ -139,7 +139,7 @@ def linear_gains(data: KnownData) -> tuple[Square, Float[np.ndarray, " target"]]
     x, y = np.split(triangle, [data.inputs.shape[1]], axis=1)
     power = (y**2).sum(axis=0)
 
-    scale, every = np.where(power > 0, power, 1), np.arange(x.shape[1])
+    scale, every = divisor(power), np.arange(x.shape[1])
     apart = _apart(x)
     if apart is not None:
         # What a source explains beside the others lies along its rows of the inverse.
@@ -169,4 +169,4 @@ def _shares(value: Square, exponent: float) -> Square:
     """Return the root of a strength over a power of the sum of those of a target."""
     value = np.maximum(value, 0)
     total = value.sum(axis=0, keepdims=True)
-    return np.sqrt(value / np.where(total > 0, total, 1) ** exponent)
+    return np.sqrt(value / divisor(total) ** exponent)

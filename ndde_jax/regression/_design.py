@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
-from .._types import namespace_of
+from .._types import divisor, namespace_of
 
 # ---- features of one input ----
 
@@ -97,8 +97,7 @@ class Between(NamedTuple):
             lines = lines + np.nansum(error**2, axis=0)
             cubics = cubics + np.nansum((error + (near - far) / 8) ** 2, axis=0)
             steps = steps + np.nansum(step**2, axis=0)
-        steps = np.where(steps > 0, steps, 1)
-        return cls(lines / steps, cubics / steps)
+        return cls(lines / divisor(steps), cubics / divisor(steps))
 
     @property
     def rough(self) -> Bool[np.ndarray, " dim"]:
@@ -183,7 +182,7 @@ class Design:
         weight = self.root**2
         y = (output - weight @ output / xp.maximum(weight.sum(), 1)) * self.root
         size = xp.sqrt(y @ y)
-        return y / xp.where(size > 0, size, 1), size
+        return y / divisor(size), size
 
     def of_inputs(self, inputs: Any) -> "Design":
         """Return the design of some inputs, by their numbers or as a slice."""
@@ -219,8 +218,7 @@ class Design:
         """
         raw, mean = self.centred_products(pairs)
         xp = namespace_of(raw)
-        size = xp.sqrt((raw**2).sum(0))
-        size = xp.where(size > 0, size, 1)
+        size = divisor(xp.sqrt((raw**2).sum(0)))
         return raw / size[None], mean, size
 
     def centred_products(self, pairs: Any) -> tuple[Any, Any]:

@@ -29,7 +29,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from .._types import KnownGraph
+from .._types import KnownGraph, divisor
 from ._design import WIDTH, Between, knots_of, spline_terms
 from ._distributed import distributed_lags
 from ._search import FLOOR, LINE, OUT, PROGRESS, Problem, Selection, best_of, search_from
@@ -208,8 +208,7 @@ class _Regression:
             x, y = self.columns[:, used], self.root[:, 0] * (self.rates[:, j] - self.center[j])
             mean = self.weight @ x / self.weight.sum()
             x = self.root * (x - mean)
-            size = np.sqrt((x**2).sum(axis=0))
-            size = np.where(size > 0, size, 1)
+            size = divisor(np.sqrt((x**2).sum(axis=0)))
             x = x / size
             beta = np.linalg.lstsq(x.T @ x, x.T @ y, rcond=1e-9)[0]
             risk[j] = np.sum((y - x @ beta) ** 2) / max(y @ y, 1e-300)

@@ -13,7 +13,7 @@ from jaxtyping import Array, Float
 
 from .._checks import check_whole
 from .._spoken import listed
-from .._types import Checked, TrajectoryLike, to_jax
+from .._types import Checked, TrajectoryLike, divisor, to_jax
 from ._gaps import longest_run
 from ._samples import Samples
 from ._trajectories import Trajectories, read_trajectories
@@ -120,8 +120,7 @@ def noise_autocorrelation(x: TrajectoryLike, *, order: Checked[int] = ORDER) -> 
         squares.append(xp.where(pair, (rest[1:] ** 2 + rest[:-1] ** 2) / 2, 0))
     product = xp.sum(xp.concatenate(products), axis=0)
     square = xp.sum(xp.concatenate(squares), axis=0)
-    safe = xp.where(square > 0, square, 1)
-    return to_jax(xp.where(square > 0, product / safe, xp.nan), data.dtype)
+    return to_jax(xp.where(square > 0, product / divisor(square), xp.nan), data.dtype)
 
 
 def high_frequency_roll_off(x: TrajectoryLike) -> Float[Array, "dim"]:
@@ -166,7 +165,7 @@ def pooled_roll_off(data: Trajectories) -> Any:
         return np.full(data.dim, np.nan)
     # Medians: bursts of a few samples leave lines in the spectrum that a mean would follow.
     low, high = (np.median(np.concatenate(band), axis=0) for band in (below, top))
-    return np.where(low > 0, high / np.where(low > 0, low, 1), np.nan)
+    return np.where(low > 0, high / divisor(low), np.nan)
 
 
 def end_ringing(x: TrajectoryLike) -> Float[Array, "dim"]:
@@ -208,7 +207,7 @@ def pooled_ringing(data: Trajectories) -> Any:
         energy = np.lib.stride_tricks.sliding_window_view(square, END, axis=0).mean(axis=-1)
         loud = np.quantile(energy[complete], LOUD, axis=0)
         ends = np.minimum(energy[0], energy[-1])
-        ringing = np.fmax(ringing, np.where(loud > 0, ends / np.where(loud > 0, loud, 1), 0))
+        ringing = np.fmax(ringing, np.where(loud > 0, ends / divisor(loud), 0))
     return ringing
 
 

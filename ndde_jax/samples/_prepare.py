@@ -11,7 +11,7 @@ from jaxtyping import Float
 
 from .._checks import refusal
 from .._spoken import listed, time_span, times as said_as_times, unit_ratio
-from .._types import Checked
+from .._types import Checked, divisor
 from . import _treatments
 from ._clock import find_grid
 from ._columns import (
@@ -312,7 +312,7 @@ def _regular(samples: Samples, known) -> Samples:
         values, times, errors = zip(*(interpolated(x, t, step) for x, t in pairs), strict=True)
         error = np.average(errors, axis=0, weights=[float(len(x)) for x in values])
         increment = np.nanvar(np.concatenate([np.diff(x, axis=0) for x in values]), axis=0)
-        share = error / np.where(increment > 0, increment, 1)
+        share = error / divisor(increment)
         worst = int(np.argmax(share))
         size = share[worst]
         grid_of = time_span(step, unit=samples.time_unit, digits=4)

@@ -18,7 +18,7 @@ from jaxtyping import Bool, Float
 
 from .._axes import flat_inputs
 from .._memory import padded_length
-from .._types import KnownMask, to_jax
+from .._types import KnownMask, divisor, to_jax
 from ..fit._newton import NetworkFit, fit_network, predict, predict_and_jacobian
 from ..fit._prices import AbstractPrice
 from ..fit._refit import StrengthConfig
@@ -377,8 +377,7 @@ def _evidence(problem: MoveProblem, mask, found: _Refit, linear, tried, weight):
     risk by block. `tried` are known refits from the same network.
     """
     rank = stretches(weight)
-    size = np.bincount(rank, weight, BLOCKS)
-    size = np.where(size > 0, size, 1)
+    size = divisor(np.bincount(rank, weight, BLOCKS))
     n, n_slots = max(float(weight.sum()), 1.0), len(mask)
     own = np.where(mask, found.risk, float(found.network.risk))
     risk, blocks = np.array(linear[:n_slots], float), np.zeros((n_slots, BLOCKS))

@@ -8,7 +8,7 @@ import jax
 import numpy as np
 from jaxtyping import Bool, Float
 
-from .._types import to_jax
+from .._types import divisor, to_jax
 from ..models._splines import known_splines
 from ..regression._design import WIDTH
 from ..regression._missing import fit_normal
@@ -66,8 +66,7 @@ def completed(samples: Samples, lags: tuple[int, ...]) -> Completed | None:
     too_large = len(reads) * len(lags) * samples.dim**2 * WIDTH > MOST_NUMBERS
     if complete >= FEWEST * samples.dim or rated.min() < enough or too_large:
         return None
-    center, scale = np.nanmean(every, axis=0), np.nanstd(every, axis=0)
-    scale = np.where(scale > 0, scale, 1)
+    center, scale = np.nanmean(every, axis=0), divisor(np.nanstd(every, axis=0))
     order = np.argsort(gone, kind="stable")
     reads = reads[order[: max(enough, TELLING * len(offsets) * samples.dim)]]
     z = (every - center[None]) / scale[None]

@@ -6,7 +6,7 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from .._axes import flat_inputs
-from .._types import KnownMask
+from .._types import KnownMask, divisor
 from ..regression._readings import changing_variance
 from ..regression._search import columns_price, log_choices
 from ..regression._terms import FLOOR
@@ -67,7 +67,7 @@ def _spread_of_steps(windows: Windows) -> Float[np.ndarray, " variable"]:
     scale, rate_scale = (
         np.asarray(a, float) for a in (windows.scaling.scale, windows.scaling.rate_scale)
     )
-    return (rate_scale * float(windows.dt) / np.where(scale > 0, scale, 1)) ** 2
+    return (rate_scale * float(windows.dt) / divisor(scale)) ** 2
 
 
 def _last(windows: Windows) -> bool:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float, Int
 
-from .._types import KnownMask
+from .._types import KnownMask, divisor
 from ..regression._design import Design, Rate, spline_terms
 from ..regression._terms import Fit, Terms, best_fit, find_terms, fit_terms, outside_gains
 from ..windows._flat import KnownData
@@ -133,7 +133,7 @@ class TargetFit:
 
     def left(self) -> Float[np.ndarray, " window"]:
         """Return the residual of the rate, standardised; 0 in windows that do not count."""
-        root = np.where(self.root > 0, self.root, 1)
+        root = divisor(self.root)
         size = np.sqrt(self.power * max(float(self.root @ self.root), 1))
         return size * self.part.residual / root
 

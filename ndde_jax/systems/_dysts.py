@@ -20,7 +20,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Bool, Float
 
-from .._types import to_jax
+from .._types import divisor, to_jax
 from ._system import System, _as_leaf, _suggest, make
 
 # Delay systems of dysts, which are written out in this package.
@@ -206,8 +206,7 @@ def _graph(name: str, frozen: str) -> Bool[np.ndarray, "source target"]:
 
         # Not compiled as a whole: single operations are compiled once for all systems.
         matrices = jax.vmap(jacobian)(jnp.asarray(times), jnp.asarray(states))
-    spread = np.std(states, axis=0)
-    spread = np.where(spread > 0, spread, 1)
+    spread = divisor(np.std(states, axis=0))
     strength = np.max(np.abs(np.asarray(matrices)), axis=0) * spread  # [target source]
     return (strength > _NEGLIGIBLE * strength.max(axis=1, keepdims=True)).T
 

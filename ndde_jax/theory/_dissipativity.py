@@ -24,7 +24,7 @@ from .._checks import (
     is_traced,
     refusal,
 )
-from .._types import Checked, RealScalarLike, as_number, floating_type, to_jax
+from .._types import Checked, RealScalarLike, as_number, divisor, floating_type, to_jax
 from ..models._confine import RestoredDDE
 from ..models._model import AbstractDelayModel
 from ..systems._system import System
@@ -426,7 +426,7 @@ def _least(noise: float, pull, squares) -> tuple[float, float, np.ndarray]:
     equal = np.concatenate([[0.0, 2.0], np.full(n_past, -2.0), [0.0]])[None]
     scale = np.abs(rows).max(axis=1, keepdims=True)
     found = linprog(
-        cost, A_ub=np.concatenate([rows / np.where(scale > 0, scale, 1), believed]),
+        cost, A_ub=np.concatenate([rows / divisor(scale), believed]),
         b_ub=np.zeros(len(rows) + 1), A_eq=equal, b_eq=[1.0], method="highs",
     )  # fmt: skip
     if not found.success or not found.x[-1] > 0:

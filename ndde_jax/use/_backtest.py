@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Bool, Float, PRNGKeyArray
 
 from .._checks import check_choice, check_key, check_whole, refusal, shown
-from .._types import Checked
+from .._types import Checked, divisor
 from ..metrics._forecast import crps, energy_score
 from ._arguments import read_span
 from ._ensemble import generator
@@ -340,8 +340,8 @@ def sparse_regression(asked: Asked) -> Paths:
     degree = 3 if n_inputs <= CUBIC else 2 if n_inputs <= QUADRATIC else 1
     library = pysindy.PolynomialLibrary(degree=degree)
     model = pysindy.SINDy(feature_library=library)
-    middle, spread = inputs.mean(axis=0), _positive(inputs.std(axis=0))
-    mean, size = change.mean(axis=0), _positive(change.std(axis=0))
+    middle, spread = inputs.mean(axis=0), divisor(inputs.std(axis=0))
+    mean, size = change.mean(axis=0), divisor(change.std(axis=0))
     z = (inputs - middle) / spread
     # It wants as many states as rates; what is delayed enters as control.
     given = dict(u=z[:, dim:]) if n_inputs > dim else {}
@@ -378,7 +378,3 @@ def _factor(left, n_fitted: int):
     """Return a square root of the covariance of the residuals."""
     values, vectors = np.linalg.eigh(left.T @ left / max(len(left) - n_fitted, 1))
     return vectors * np.sqrt(np.maximum(values, 0))
-
-
-def _positive(a):
-    return np.where(a > 0, a, 1.0)

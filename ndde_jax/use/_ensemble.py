@@ -26,7 +26,7 @@ import numpy as np
 from jaxtyping import Array, ArrayLike, Bool, Float, Int, PRNGKeyArray
 
 from .._blas import one_blas_thread
-from .._types import to_jax
+from .._types import divisor, to_jax
 from ..models._confine import RestoredDDE
 from ..models._model import AbstractDelayModel, AbstractWrappedModel, model_rates
 from ..regression import Sums, sums_of
@@ -104,8 +104,7 @@ def make_basis(histories: np.ndarray, inputs: Any, pairs: Any) -> Basis:
     """Return a basis for physical histories `[row lag dim]`, in NumPy."""
     inputs, pairs = np.asarray(inputs, int), np.asarray(pairs, int).reshape(-1, 2)
     z = histories.reshape(len(histories), -1)[:, inputs]
-    center, scale = z.mean(axis=0), z.std(axis=0)
-    scale = np.where(scale > 0, scale, 1.0)
+    center, scale = z.mean(axis=0), divisor(z.std(axis=0))
     z = (z - center) / scale
     knots = knots_of(z)
     # Of a variable with few values, knots that coincide would divide by zero.
@@ -154,7 +153,7 @@ class Equations:
     def __init__(self, sums: Sums):
         """- `sums`: of each half, as if it were a block."""
         norm = np.sqrt(np.maximum(np.diagonal(sums.xx, axis1=-2, axis2=-1), 0))
-        self.unit = np.where(norm > 0, 1 / np.where(norm > 0, norm, 1), 0)
+        self.unit = np.where(norm > 0, 1 / divisor(norm), 0)
         self.gram = sums.xx * self.unit[..., :, None] * self.unit[..., None, :]
         self.inner = sums.xy[..., 0] * self.unit
         self.square, self.n = sums.yy[..., 0], sums.weight
@@ -185,7 +184,7 @@ class Equations:
     ) -> Float[Array | np.ndarray, "half"]:
         """Return n log(risk + 10⁻⁴) + columns log n, the criterion of the search by splines."""
         left, spread, n = self.solve(used, halves)[1], self.spread[halves], self.n[halves]
-        risk = np.where(spread > 0, left / np.where(spread > 0, spread, 1), 0)
+        risk = np.where(spread > 0, left / divisor(spread), 0)
         return n * np.log(risk + FLOOR) + len(used) * np.log(np.maximum(n, 2.0))
 
 
@@ -326,8 +325,7 @@ def estimate_noise(
     even = residual / relative_amplitude(amplitude, state)
     error = _measurement_error(residual, position)
     covariance = even.T @ even / n
-    size = np.sqrt(np.maximum(np.diag(covariance), 0))
-    size = np.where(size > 0, size, 1.0)
+    size = divisor(np.sqrt(np.maximum(np.diag(covariance), 0)))
     tiny = 1e-10 * np.eye(len(size))
     correlation = covariance / size[:, None] / size[None]
     white = np.linalg.solve(np.linalg.cholesky(correlation + tiny), (even / size[None]).T).T

@@ -26,7 +26,7 @@ from .._checks import (
     shown,
 )
 from .._spoken import listed
-from .._types import Checked, RealScalarLike, Scaling, TrajectoryLike, namespace_of, to_jax
+from .._types import Checked, RealScalarLike, Scaling, TrajectoryLike, divisor, namespace_of, to_jax
 from ..samples._noise import pooled_noise_share, pooled_ringing, pooled_roll_off
 from ..samples._reading import read_clocked
 from ..samples._trajectories import (
@@ -706,8 +706,7 @@ def _rows(windows: Windows, index: np.ndarray) -> Windows:
 def _with_rates(windows: Windows, rate: np.ndarray) -> Windows:
     """Return windows with other rates, in standardised states per unit of time."""
     center, scale = moments(rate, np.ones(len(rate)), np)
-    scale = np.where(scale > 0, scale, 1)
-    state_scale = np.asarray(windows.scaling.scale, np.float64)
+    scale, state_scale = divisor(scale), np.asarray(windows.scaling.scale, np.float64)
     new = (rate - center) / scale, center * state_scale, scale * state_scale
     return eqx.tree_at(
         lambda w: (w.increment, w.scaling.rate_center, w.scaling.rate_scale),
