@@ -142,6 +142,12 @@ def check_flag(value: Any, name: str) -> None:
         raise refusal(name, "True or False", value)
 
 
+def check_kind(value: Any, kind: Any, name: str, expected: str, remedy: str = "") -> None:
+    """Raise an error unless the value is an instance of a kind, which `expected` describes."""
+    if not isinstance(value, kind):
+        raise refusal(name, expected, value, remedy)
+
+
 def check_real_array(
     value: Any, name: str, what: str, *, finite: bool = False, above=None, least=None
 ) -> None:
@@ -244,9 +250,8 @@ def check_windows(windows: Any, who: str, instead: str = "use jax.vmap for sever
 
 def check_config(config: Any, kind: type, name: str = "config") -> None:
     """Raise an error unless settings are of a certain kind, or None for their defaults."""
-    if config is not None and not isinstance(config, kind):
-        remedy = f"Write ndde_jax.{kind.__name__}(...) with the settings to change."
-        raise refusal(name, f"a {kind.__name__} or None", config, remedy)
+    remedy = f"Write ndde_jax.{kind.__name__}(...) with the settings to change."
+    check_kind(config, kind | None, name, f"a {kind.__name__} or None", remedy)
 
 
 def check_graph(graph: Any, shape: tuple[int, ...], name: str = "graph") -> jax.Array:

@@ -11,7 +11,7 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import PRNGKeyArray
 
-from ._checks import check_key, check_whole, refusal
+from ._checks import check_key, check_kind, check_whole
 from ._recipe import Recipe
 from ._report import Report, few_lines, report_data
 from ._store import held, read, write
@@ -436,8 +436,7 @@ class Discovery(
         """Return the ensemble that was given, or the default."""
         if ensemble is None:
             return self._members
-        if not isinstance(ensemble, Ensemble):
-            raise refusal("ensemble", "what found.resample(...) returns", ensemble)
+        check_kind(ensemble, Ensemble, "ensemble", "what found.resample(...) returns")
         return ensemble
 
     def equations(

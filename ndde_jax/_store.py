@@ -35,7 +35,7 @@ import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 
-from ._checks import refusal
+from ._checks import check_kind
 from ._files import drop_abandoned, read_array, write_bytes
 from ._types import Checked, to_jax
 
@@ -336,8 +336,7 @@ class Kept:
     """
 
     def __init__(self, directory: Checked[str | os.PathLike]):
-        if not isinstance(directory, str | os.PathLike):
-            raise refusal("directory", "a path or None", directory)
+        check_kind(directory, str | os.PathLike, "directory", "a path or None")
         self.directory = Path(directory)
         self.directory.mkdir(parents=True, exist_ok=True)
         drop_abandoned(self.directory)

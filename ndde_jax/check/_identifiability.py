@@ -14,10 +14,10 @@ from .._checks import (
     check_concrete,
     check_config,
     check_key,
+    check_kind,
     check_names,
     check_whole,
     check_windows,
-    refusal,
 )
 from .._types import Checked, RealScalarLike
 from ..assess._rivals import Rivals
@@ -245,8 +245,7 @@ def identifiability_report(
     check_whole(seeds, "seeds")
     check_config(config, StrengthConfig)
     strategy = as_finder(strategy, refitting_strategy(windows, config))
-    if strengths is not None and not isinstance(strengths, SignalStrengths):
-        raise refusal("strengths", "what signal_strengths returns", strengths)
+    check_kind(strengths, SignalStrengths | None, "strengths", "what signal_strengths returns")
     if model is not None:
         check_model_matches(windows, model)
     dim = windows.dim

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool, Float
 
-from .._checks import refusal
+from .._checks import check_kind
 from .._spoken import amount, listed, percent, time_span
 from .._types import Checked, divisor
 from ..samples._columns import APART, SMALLER, is_event, rests, trends, turn_of
@@ -288,8 +288,7 @@ def data_findings(
     print(found.name, found.weight)  # duplicate problem
     ```
     """
-    if not isinstance(samples, Samples):
-        raise refusal("samples", "what read_samples returns", samples)
+    check_kind(samples, Samples, "samples", "what read_samples returns")
     return tuple(findings_of(SAMPLES, SampleEvidence(samples, tuple(inputs))))
 
 

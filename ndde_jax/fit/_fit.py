@@ -25,6 +25,7 @@ from .._checks import (
     check_concrete,
     check_config,
     check_key,
+    check_kind,
     check_whole,
     check_windows,
     is_traced,
@@ -77,8 +78,7 @@ def window_loss(
     ```
     """
     check_model(model)
-    if scaling is not None and not isinstance(scaling, Scaling):
-        raise refusal("scaling", "a Scaling, such as windows.scaling", scaling)
+    check_kind(scaling, Scaling | None, "scaling", "a Scaling, such as windows.scaling")
     s = model.scaling if scaling is None else scaling
     history, rate = jnp.asarray(history), jnp.asarray(rate)
     drift = model(history * s.scale[None] + s.center[None])
@@ -727,8 +727,7 @@ def window_graph(result: Checked[FitResult]) -> Graph:
 
 
 def _check(result: Any) -> None:
-    if not isinstance(result, FitResult):
-        raise refusal("result", "what fit returns", result, "In a discovery: found.scores.")
+    check_kind(result, FitResult, "result", "what fit returns", "In a discovery: found.scores.")
 
 
 # Adam's decay rates of the mean and of the mean square of gradients.

@@ -19,7 +19,7 @@ import jax.numpy as jnp
 import jax.random as jr
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
-from .._checks import check_choice, check_key, check_real_array, refusal
+from .._checks import check_choice, check_key, check_kind, check_real_array
 from .._types import Checked, as_number, floating_type
 
 RULES = ("open_probability", "median", "deterministic_gate")
@@ -42,8 +42,7 @@ class HardConcrete(eqx.Module):
 
 def check_gate(gate: Any, log_alpha: Any = 0.0) -> HardConcrete:
     """Return the shape of a gate, the default if None; raise unless locations are numbers."""
-    if gate is not None and not isinstance(gate, HardConcrete):
-        raise refusal("gate", "a HardConcrete or None", gate)
+    check_kind(gate, HardConcrete | None, "gate", "a HardConcrete or None")
     check_real_array(log_alpha, "log_alpha", "one location per gate")
     return HardConcrete() if gate is None else gate
 

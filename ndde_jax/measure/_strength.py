@@ -12,7 +12,7 @@ import jax.random as jr
 from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from .._axes import from_flat_inputs, to_graph_axes
-from .._checks import refusal
+from .._checks import check_kind
 from .._memory import make_room
 from .._types import Checked, Scores
 from ..fit._newton import fit_network, select_inputs
@@ -217,8 +217,7 @@ def one_flip_certificate(
     print(ndde.measure.one_flip_certificate(strengths).optimal)
     ```
     """
-    if not isinstance(strengths, SignalStrengths):
-        raise refusal("strengths", "what signal_strengths returns", strengths)
+    check_kind(strengths, SignalStrengths, "strengths", "what signal_strengths returns")
     price = strengths.price(as_price(coefficient, "coefficient"))
     gain = strengths.value - price[None, :, None]
     margin = jnp.where(strengths.graph, gain, -gain)

@@ -6,7 +6,7 @@ from typing import TypeAlias
 import equinox as eqx
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
-from .._checks import check_flag, check_whole, refusal
+from .._checks import check_flag, check_kind, check_whole
 from .._types import Checked
 
 # Which inputs reach which target; all of them if it is None.
@@ -113,8 +113,7 @@ class Best(eqx.Module):
 
     def __check_init__(self):
         for name, kind in (("networks", Networks), ("polynomials", Polynomials)):
-            if not isinstance(getattr(self, name), kind):
-                raise refusal(name, f"a {kind.__name__}", getattr(self, name))
+            check_kind(getattr(self, name), kind, name, f"a {kind.__name__}")
 
 
 Family = Networks | Polynomials | Best | AbstractFamily

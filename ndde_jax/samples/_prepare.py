@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from .._checks import refusal
+from .._checks import check_kind, refusal
 from .._spoken import listed, time_span, times as said_as_times, unit_ratio
 from .._types import Checked, divisor
 from . import _treatments
@@ -113,8 +113,7 @@ def prepare_samples(
     print(samples.treatments[0].text)
     ```
     """
-    if not isinstance(samples, Samples):
-        raise refusal("samples", "what read_samples returns", samples)
+    check_kind(samples, Samples, "samples", "what read_samples returns")
     several = isinstance(steps, Iterable) and not isinstance(steps, str)
     steps = tuple(steps) if several else (steps,)
     if unknown := [step for step in steps if not isinstance(step, str) or step not in EVERY]:

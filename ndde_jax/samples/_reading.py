@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 import numpy as np
 
-from .._checks import check_names, check_sizes, refusal
+from .._checks import check_kind, check_names, check_sizes
 from .._spoken import amount, unit_ratio
 from .._types import Checked
 from ._cells import clean_name, listed_names
@@ -56,8 +56,7 @@ def read_samples(
     print(samples)  # Samples of x0, x1: 100 times, dt = 0.5
     ```
     """
-    if not isinstance(time_unit, str):
-        raise refusal("time_unit", "a word, such as 'day'", time_unit)
+    check_kind(time_unit, str, "time_unit", "a word, such as 'day'")
     own_time = dt is None and t is None
     if isinstance(x, Samples):
         if not own_time:

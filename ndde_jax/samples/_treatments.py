@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool, Float
 
-from .._checks import is_traced, refusal, shown
+from .._checks import check_kind, is_traced, refusal, shown
 from .._spoken import listed
 
 # Recordings of one system that differ by a constant: the height of a gauge, the gain of a day.
@@ -135,8 +135,7 @@ def read_transform(transform: Any, names: tuple[str, ...]) -> dict[str, str]:
         return {}
     if isinstance(transform, str):
         transform = dict.fromkeys(names, transform)
-    if not isinstance(transform, Mapping):
-        raise refusal("transform", expected, transform, 'Write transform={"flow": "log"}.')
+    check_kind(transform, Mapping, "transform", expected, 'Write transform={"flow": "log"}.')
     for name, kind in transform.items():
         if not isinstance(kind, str) or kind not in KINDS:
             raise refusal("transform", expected, kind)

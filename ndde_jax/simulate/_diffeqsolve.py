@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from .._checks import check_real_array, check_whole, is_traced, refusal
+from .._checks import check_kind, check_real_array, check_whole, is_traced, refusal
 from .._types import Checked
 from ..models._model import AbstractDelayModel
 from ._problem import ConstantHistory, LearnedDrift
@@ -192,8 +192,7 @@ class DelaySolver(diffrax.AbstractWrappedSolver, diffrax.AbstractAdaptiveSolver)
     capacity: Checked[int] = eqx.field(static=True, default=1024)
 
     def __check_init__(self):
-        if not isinstance(self.solver, diffrax.AbstractSolver):
-            raise refusal("solver", "a solver of Diffrax", self.solver)
+        check_kind(self.solver, diffrax.AbstractSolver, "solver", "a solver of Diffrax")
         check_whole(self.capacity, "capacity", least=2)
 
     term_structure = property(attrgetter("solver.term_structure"))

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
-from .._checks import check_choice, check_real_array, is_traced, refusal
+from .._checks import check_choice, check_kind, check_real_array, is_traced
 from .._types import Checked, Graph, RealScalarLike
 
 
@@ -405,8 +405,7 @@ def get(name: Checked[str], **options) -> System:
     print(system.description)
     ```
     """
-    if not isinstance(name, str):
-        raise refusal("name", "the name of a system", name, "See ndde_jax.systems.names().")
+    check_kind(name, str, "name", "the name of a system", "See ndde_jax.systems.names().")
     if name not in _ENTRIES:
         from . import _dysts
 

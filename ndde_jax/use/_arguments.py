@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
-from .._checks import check_real_array, check_whole, refusal, shown
+from .._checks import check_kind, check_real_array, check_whole, refusal, shown
 from .._types import namespace_of
 from ..samples._dates import unit_ratio
 from ..select._between import edge_of_reads
@@ -55,8 +55,7 @@ def mapping(value: Any, name: str, what: str) -> dict:
     """
     if value is None:
         return {}
-    if not isinstance(value, Mapping):
-        raise refusal(name, f"a mapping from {what}", value)
+    check_kind(value, Mapping, name, f"a mapping from {what}")
     return dict(value)
 
 

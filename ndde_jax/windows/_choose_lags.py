@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 from jaxtyping import Float
 
-from .._checks import refusal
+from .._checks import check_kind
 from .._spoken import amount, time_span
 from .._types import Checked
 from ..samples._columns import correlation_time
@@ -69,8 +69,7 @@ def choose_lags(samples: Checked[Samples]) -> tuple[tuple[int, ...], str]:
     print(ndde.windows.choose_lags(ndde.read_samples(x, dt=1.0)))
     ```
     """
-    if not isinstance(samples, Samples):
-        raise refusal("samples", "what read_samples returns", samples)
+    check_kind(samples, Samples, "samples", "what read_samples returns")
     longest = max(samples.values, key=len)
     x = bridged(longest)
     furthest = min(int(SHARE * min(len(value) for value in samples.values)), FURTHEST)
