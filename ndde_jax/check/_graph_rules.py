@@ -315,6 +315,10 @@ class GraphEvidence:
         late = self._span((self.lags[lag] + self.step) * self.dt)
         return f"{self.names[source]} {f'after {late}' if late else 'without delay'}"
 
+    def named(self, which: Bool[np.ndarray, "dim"]) -> str:
+        """Return the names of some variables for a sentence."""
+        return listed([name for name, one in zip(self.names, which, strict=True) if one])
+
     def label(self, edge: Edge) -> str:
         """Return an edge by its candidate: "wind@2 → waves"."""
         return f"{self.names[edge[0]]}@{self.lags[edge[2]]} → {self.names[edge[1]]}"
@@ -603,8 +607,7 @@ def _no_noise(e: GraphEvidence) -> Iterator[Hit]:
     late = e.kept & (np.asarray(e.lags) > 0)
     still = late & (np.asarray(e.strengths.risk, float) < NOISELESS)[None, :, None]
     if still.any():
-        who = listed([n for n, there in zip(e.names, still.any(axis=(0, 2)), strict=True) if there])
-        words = {"who": who, "links": e.links_listed(e.edges(still))}
+        words = {"who": e.named(still.any(axis=(0, 2))), "links": e.links_listed(e.edges(still))}
         yield Hit(float(still.sum() / late.sum()), words)
 
 
@@ -628,9 +631,9 @@ def _sensor_noise(e: GraphEvidence) -> Iterator[Hit]:
     apart = ~np.eye(len(e.names), dtype=bool)[:, :, None]
     touched = e.kept & apart & (which[:, None, None] | which[None, :, None])
     late = touched & (np.asarray(e.lags) > 0)
-    who = listed([name for name, there in zip(e.names, which, strict=True) if there])
     links = f": {e.links_listed(e.edges(late))}" if late.any() else ""
-    yield Hit(float(late.sum() / max((e.kept & apart).sum(), 1)), {"who": who, "late": links})
+    words = {"who": e.named(which), "late": links}
+    yield Hit(float(late.sum() / max((e.kept & apart).sum(), 1)), words)
 
 
 @estimated_rule(
@@ -653,9 +656,8 @@ def _no_foresight(e: GraphEvidence) -> Iterator[Hit]:
     left = risk * (step / np.asarray(scaling.scale, float)) ** 2
     which = e.modelled & (left > 1 - FORESIGHT) & (risk < 1 - THIRD)
     if which.any():
-        who = listed([n for n, there in zip(e.names, which, strict=True) if there])
         least = float(left[which].min())
-        yield Hit(least, {"who": who, "share": percent(max(1 - least, 0.0))})
+        yield Hit(least, {"who": e.named(which), "share": percent(max(1 - least, 0.0))})
 
 
 @estimated_rule(
@@ -674,12 +676,11 @@ def _memory(e: GraphEvidence) -> Iterator[Hit]:
     if not e.memory.size or not np.isfinite(e.memory).all():
         return
     memory = np.where(e.modelled, e.memory, 0)
-    worst = float(memory.max())
-    who = [n for n, m in zip(e.names, memory, strict=True) if m > MEMORY]
-    share = percent(worst) if len(who) == 1 else f"up to {percent(worst)}"
+    worst, heavy = float(memory.max()), memory > MEMORY
+    share = percent(worst) if heavy.sum() == 1 else f"up to {percent(worst)}"
     # Who comes first, which decides where events pass, does not rest on the drift.
     weight = RESERVATION if worst > HEAVY_MEMORY and e.events else None
-    yield Hit(worst, {"who": listed(who), "share": share}, weight=weight)
+    yield Hit(worst, {"who": e.named(heavy), "share": share}, weight=weight)
 
 
 @estimated_rule(
@@ -696,7 +697,7 @@ def _memory(e: GraphEvidence) -> Iterator[Hit]:
 def _persistent(e: GraphEvidence) -> Iterator[Hit]:
     which = e.relations.persistent & e.modelled
     if which.any():
-        who = listed([n for n, one in zip(e.names, which, strict=True) if one])
+        who = e.named(which)
         rates = f"The rate of {who} goes on" if which.sum() == 1 else f"The rates of {who} go on"
         yield Hit(float(which.sum() / e.modelled.sum()), {"rates": rates})
 
@@ -810,10 +811,9 @@ def _drives_anyway(e: GraphEvidence, edge: Edge) -> bool:
 )
 def _derived(e: GraphEvidence) -> Iterator[Hit]:
     derived = e.relations.derived
-    who = listed([name for name, own in zip(e.names, derived, strict=True) if own])
     one = derived.sum() == 1
     words = {
-        "who": who,
+        "who": e.named(derived),
         "derived": "is a function" if one else "are functions",
         "told": "its links are those of what it is computed from"
         if one
