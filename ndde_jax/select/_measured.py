@@ -107,20 +107,16 @@ def spline_drift(screened: Screened, mask, networks=None) -> SplineDrift:
         for j in range(data.dim)
     ]
 
-    def stacked(values):
-        values = np.asarray(values, float)
-        return to_jax(np.full_like(values, np.nan) if data.refused else values, data.dtype)
-
     used = data.inputs[data.some] if data.some.any() else np.zeros((1, mask.shape[1]))
     low, high = used.min(axis=0), used.max(axis=0)
     return SplineDrift(
         index=to_jax(np.stack([row[0] for row in rows])),
-        knots=stacked(screened.knots),
-        constant=stacked([row[1] for row in rows]),
-        splines=stacked([row[2] for row in rows]),
-        products=stacked([row[3] for row in rows]),
-        lower=stacked(low - SPARE * (high - low)),
-        upper=stacked(high + SPARE * (high - low)),
+        knots=data.numbers(screened.knots),
+        constant=data.numbers([row[1] for row in rows]),
+        splines=data.numbers([row[2] for row in rows]),
+        products=data.numbers([row[3] for row in rows]),
+        lower=data.numbers(low - SPARE * (high - low)),
+        upper=data.numbers(high + SPARE * (high - low)),
         networks=_stacked_networks(networks, mask, data.dtype),
     )
 
@@ -422,24 +418,20 @@ def _worth_of(target: Described, data: KnownData, price: AbstractPrice) -> _Wort
 
 
 def _strengths(rows: list[_Worth], windows: Windows, data: KnownData) -> SignalStrengths:
-    def numbers(values):
-        values = np.asarray(values, float)
-        return to_jax(np.full_like(values, np.nan) if data.refused else values, data.dtype)
-
     def edges(name):
         return from_flat_inputs(np.stack([getattr(row, name) for row in rows]))
 
-    risk, unknown = numbers([row.risk for row in rows]), np.full(edges("worth").shape, np.nan)
-    source = numbers(np.stack([row.source for row in rows], axis=1))
+    risk, unknown = data.numbers([row.risk for row in rows]), np.full(edges("worth").shape, np.nan)
+    source = data.numbers(np.stack([row.source for row in rows], axis=1))
     return SignalStrengths(
-        value=numbers(edges("worth")),
-        held_out=numbers(unknown),
-        lower=numbers(edges("lower")),
+        value=data.numbers(edges("worth")),
+        held_out=data.numbers(unknown),
+        lower=data.numbers(edges("lower")),
         source_value=source,
-        source_held_out=numbers(np.full(source.shape, np.nan)),
+        source_held_out=data.numbers(np.full(source.shape, np.nan)),
         graph=to_jax(edges("mask") & (not data.refused)),
         risk=risk,
         risk_in_sample=risk,
-        threshold=numbers([row.threshold for row in rows]),
+        threshold=data.numbers([row.threshold for row in rows]),
         prior=windows.prior,
     )

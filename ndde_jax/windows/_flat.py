@@ -140,6 +140,13 @@ class KnownData:
             self.inputs, self.outputs = (a.astype(np.float64) for a in self.partial[:2])
             self.partial = self.partial._replace(inputs=self.inputs, outputs=self.outputs)
 
+    def numbers(self, values: Any) -> Array:
+        """Return numbers that were found in the data, in their precision; NaN if these are
+        refused.
+        """
+        values = np.asarray(values, float)
+        return to_jax(np.full_like(values, np.nan) if self.refused else values, self.dtype)
+
     def of_target(self, j: int, inputs: Bool[np.ndarray, " input"]) -> "KnownData":
         """Return the data of one target, fitted on some inputs: where values are missing, the
         windows in which its rate and these are measured.
