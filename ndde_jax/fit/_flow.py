@@ -376,7 +376,7 @@ def _fit(windows, base, config, starts, slots, rounds, family, simple_numbers):
         score = jnp.min(jnp.where(jnp.isfinite(score), score, jnp.inf), axis=1)
         simple = _criterion(found.risk, found.count, networks.n) <= score
         *hidden, last = networks.averaged(fits)
-        last = tuple(jnp.where(_like(simple, a), 0, a) for a in last)
+        last = tuple(jnp.where(simple.reshape(-1, *(1,) * (a.ndim - 1)), 0, a) for a in last)
         coefficients = jnp.where(simple[:, None], found.coefficients, 0)
         found = eqx.tree_at(lambda f: f.coefficients, found, coefficients)
         return polynomials.drift(found, MaskedDrift((*hidden, last)))
@@ -409,10 +409,6 @@ def _fit(windows, base, config, starts, slots, rounds, family, simple_numbers):
 def _criterion(risk, count, n):
     """Return the Bayesian information criterion."""
     return n * jnp.log(risk + FLOOR) + count * jnp.log(n)
-
-
-def _like(flag: Bool[Array, "target"], a: Array) -> Array:
-    return flag.reshape(-1, *(1,) * (a.ndim - 1))
 
 
 class _Polynomials:
