@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
@@ -161,19 +160,16 @@ def halfway(steps: Steps, rate=None) -> Windows:
     check_real_array(rate, "rate", f"shape {wide.increment.shape}")
     if np.shape(rate) != wide.increment.shape:
         raise ValueError(f"rate must have shape {wide.increment.shape}; got {np.shape(rate)}.")
-    traced = is_traced(wide) or is_traced(rate)
-    xp = jnp if traced else np
+    xp = namespace_of((wide, rate))
     rate = xp.asarray(rate, wide.increment.dtype)
-    start = xp.asarray(wide.history)
-    history = (start + xp.asarray(steps.end)) / 2 + xp.asarray(steps.bend)
+    plain, end, bend = jax.tree.map(xp.asarray, tuple(steps))
+    history = (plain.history + end) / 2 + bend
     if 0 in lags:
-        _, scale, rate_center, rate_scale, step = (
-            xp.asarray(a) for a in (*jax.tree.leaves(wide.scaling), wide.dt)
-        )
-        physical = rate_center[None] + rate_scale[None] * rate
-        ahead = xp.where(xp.asarray(wide.valid)[:, None], physical * (step / 2) / scale[None], 0)
+        s = plain.scaling
+        physical = s.rate_center[None] + s.rate_scale[None] * rate
+        ahead = xp.where(plain.valid[:, None], physical * (plain.dt / 2) / s.scale[None], 0)
         place = np.arange(len(lags)) == lags.index(0)
-        history = xp.where(place[None, :, None], start + ahead[:, None], history)
+        history = xp.where(place[None, :, None], plain.history + ahead[:, None], history)
     return dataclasses.replace(wide, history=to_jax(history.astype(wide.history.dtype)))
 
 
