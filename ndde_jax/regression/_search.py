@@ -571,15 +571,7 @@ def _search_target(problem: Problem, cross, power, allowed, required, start, mos
         seen = jax.lax.while_loop(
             lambda seen: (seen.next < most) & ~(seen.cost < seen.now - PROGRESS),
             look,
-            _Move(
-                trial=first,
-                next=first,
-                best=first,
-                cost=endless,
-                now=endless,
-                must=held & False,
-                gain=jnp.zeros(n_groups, dtype),
-            ),
+            _Move(first, first, first, endless, endless, held & False, jnp.zeros(n_groups, dtype)),
         )
         moved = seen.cost < seen.now - PROGRESS
         adds, at, group = seen.best < 2 * n_groups, seen.best - 2 * n_groups, seen.best % n_groups
