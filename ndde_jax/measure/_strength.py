@@ -138,13 +138,11 @@ def _compared(
     edges = slice(1, n_inputs + 1)
     sign = jnp.where(base, 1, -1).astype(dtype)
     paired = sign[..., None] * (error[:, edges] - error[:, :1])
-    in_sample = sign * (risk[:, edges] - risk[:, :1])
-    held_out = sign * (mean_error[:, edges] - mean_error[:, :1])
+    rises = risk - risk[:, :1], mean_error - mean_error[:, :1]
+    in_sample, held_out = (sign * rise[:, edges] for rise in rises)
+    source_in_sample, source_held_out = in_sample, held_out
     if n_lags > 1:
-        source_in_sample = risk[:, n_inputs + 1 :] - risk[:, :1]
-        source_held_out = mean_error[:, n_inputs + 1 :] - mean_error[:, :1]
-    else:
-        source_in_sample, source_held_out = in_sample, held_out
+        source_in_sample, source_held_out = (rise[:, n_inputs + 1 :] for rise in rises)
     found = dict(
         value=from_flat_inputs(in_sample),
         held_out=from_flat_inputs(held_out),
