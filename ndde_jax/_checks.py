@@ -101,14 +101,16 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def check_positive(value: Any, name: str) -> None:
-    """Raise an error unless the value is a number above 0."""
-    check_number(value, name, above=0)
+def check_positive(**values: Any) -> None:
+    """Raise an error unless all values, by their names, are numbers above 0."""
+    for name, value in values.items():
+        check_number(value, name, above=0)
 
 
-def check_non_negative(value: Any, name: str) -> None:
-    """Raise an error unless the value is a number of at least 0."""
-    check_number(value, name, least=0)
+def check_non_negative(**values: Any) -> None:
+    """Raise an error unless all values, by their names, are numbers of at least 0."""
+    for name, value in values.items():
+        check_number(value, name, least=0)
 
 
 def check_whole(value: Any, name: str, least: int = 1, most: int | None = None) -> None:
@@ -133,7 +135,7 @@ def check_coefficient(value: Any, name: str = "coefficient") -> None:
     number.
     """
     if value is not None:
-        check_positive(value, name)
+        check_positive(**{name: value})
 
 
 def check_flag(value: Any, name: str) -> None:

@@ -240,7 +240,7 @@ def _names(text: str) -> list[str]:
 
 
 def _positive(text: str) -> float:
-    check_positive(number := float(text), "it")
+    check_positive(it=(number := float(text)))
     return number
 
 

@@ -26,10 +26,6 @@ CHECKS = {**vars(_checks), "check_method": check_method}
         ("number", np.nan, {}, "n must be finite; got nan."),
         ("number", 2, {"least": 0, "most": 1}, "n must lie in [0, 1]; got 2."),
         ("number", 0.5, {"above": 0.5, "below": 1}, "n must lie in (0.5, 1); got 0.5."),
-        ("positive", 0.0, {}, "n must be positive; got 0.0."),
-        ("positive", True, {}, "n must be a positive number; got True."),
-        ("positive", None, {}, "n must be a positive number; got None."),
-        ("non_negative", -1, {}, "n must not be negative; got -1."),
         ("coefficient", -1.0, {}, "n must be positive; got -1.0."),
         ("whole", 1.5, {}, "n must be a whole number, at least 1; got 1.5."),
         ("whole", 1.5, {"least": 0}, "n must be a whole number, at least 0; got 1.5."),
@@ -63,6 +59,21 @@ def test_sentences(check, value, options, message):
     assert text.endswith(".")
 
 
+@pytest.mark.parametrize(
+    ("check", "value", "message"),
+    [
+        (_checks.check_positive, 0.0, "n must be positive; got 0.0."),
+        (_checks.check_positive, True, "n must be a positive number; got True."),
+        (_checks.check_positive, None, "n must be a positive number; got None."),
+        (_checks.check_non_negative, -1, "n must not be negative; got -1."),
+    ],
+)
+def test_sentences_of_several_numbers(check, value, message):
+    with pytest.raises(ValueError) as error:
+        check(m=1.0, n=value)
+    assert str(error.value) == message
+
+
 def test_windows_and_models_belong_together():
     windows = bad_inputs.windows()
     with pytest.raises(ValueError, match="windows must be what lagged_windows returns; who got 3"):
@@ -92,18 +103,18 @@ def test_what_is_right_passes():
         np.testing.assert_array_equal(found[:, :, 0], np.eye(2))
     assert _checks.check_names(["a", "b"], 2) == ("a", "b")
     for number in (1, 0.5, np.float32(2), np.array(3), jnp.asarray(4.0)):
-        _checks.check_positive(number, "n")
+        _checks.check_positive(n=number)
 
 
 def test_under_jit_types_and_shapes_are_checked_and_values_pass():
     @jax.jit
     def traced(number, graph, key):
-        _checks.check_positive(number, "n")
+        _checks.check_positive(n=number)
         _checks.check_graph(graph, SHAPE)
         _checks.check_real_array(number, "n", "", finite=True, above=0)
         _checks.check_key(key)
         with pytest.raises(ValueError, match="n must be a positive number"):
-            _checks.check_positive(graph, "n")
+            _checks.check_positive(n=graph)
         with pytest.raises(ValueError, match="graph must be"):
             _checks.check_graph(graph[0], SHAPE)
         with pytest.raises(ValueError, match=r"n must be a plain int.*static"):

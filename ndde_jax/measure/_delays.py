@@ -126,7 +126,7 @@ def refine_delays(
     ```
     """
     check_concrete("refine_delays", (x, graph, dt))
-    check_positive(dt, "dt")
+    check_positive(dt=dt)
     check_real_array(x, "x", "one trajectory [time dim]", finite=True)
     x, lags = np.asarray(x, float), read_lags(lags)
     if x.ndim != 2:

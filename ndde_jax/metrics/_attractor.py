@@ -16,7 +16,7 @@ from jaxtyping import Array, ArrayLike, Float, PRNGKeyArray, Shaped
 from .._checks import (
     check_flag,
     check_key,
-    check_number,
+    check_non_negative,
     check_positive,
     check_real_array,
     check_whole,
@@ -117,7 +117,7 @@ def squared_log_spectral_distance(
 
 def _same_segments(predicted: Any, truth: Any, segment: Any, floor: Any) -> tuple:
     """Return the arguments of `_log_difference`, checked."""
-    check_number(floor, "floor", least=0)
+    check_non_negative(floor=floor)
     predicted, truth = same_length(predicted, truth)
     n = truth.shape[-2]
     segment = min(2048, n // 4) if segment is None else segment
@@ -192,7 +192,7 @@ def state_space_divergence(
     print(metrics.state_space_divergence(0 * circle, circle))  # 48: 1 / (2 · .01) less ln p
     ```
     """
-    check_positive(variance, "variance")
+    check_positive(variance=variance)
     check_whole(n_samples, "n_samples")
     check_whole(max_points, "max_points")
     key = None if key is None else check_key(key)

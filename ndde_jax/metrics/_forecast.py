@@ -47,7 +47,7 @@ def bounded(predicted: Trajectory, *, limit: Checked[float] = 1e3) -> Array:
     ```
     """
     predicted = as_trajectory(predicted, "predicted")
-    check_positive(limit, "limit")
+    check_positive(limit=limit)
     return _ended(predicted, limit)
 
 

@@ -463,7 +463,7 @@ def _between_samples(found: Any) -> bool:
 def _checked(scores, graph, lags, names, dt, time_unit) -> _Candidates:
     lags, names = read_lags(lags), check_names(names, None)
     if dt is not None:
-        check_positive(dt, "dt")
+        check_positive(dt=dt)
     check_real_array(scores, "scores", "[source target lag]")
     scores = np.asarray(scores, dtype=float)
     expected = (len(names), len(names), len(lags))

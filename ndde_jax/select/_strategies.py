@@ -88,7 +88,7 @@ class SweptGraphs(eqx.Module):
         where data are few, and keeps stand-ins of true drivers where candidates are collinear:
         these predict as well.
         """
-        check_non_negative(errors, "errors")
+        check_non_negative(errors=errors)
         excess = self.held_out - jnp.min(self.held_out)
         good = excess <= errors * self.standard_error + RESOLUTION * self.graphs.shape[2]
         return jnp.max(jnp.where(good, self.coefficients, -jnp.inf))
@@ -96,7 +96,7 @@ class SweptGraphs(eqx.Module):
     def graph(self, coefficient: Any = None) -> Graph:
         """Return the graph at a coefficient of the grid, by default the selected one."""
         if coefficient is not None:
-            check_non_negative(coefficient, "coefficient")
+            check_non_negative(coefficient=coefficient)
         chosen = self.select() if coefficient is None else jnp.asarray(coefficient)
         return self.graphs[jnp.argmin(jnp.abs(self.coefficients - chosen))]
 

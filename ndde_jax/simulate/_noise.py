@@ -86,7 +86,7 @@ class GridBrownianPath(diffrax.AbstractBrownianPath):
     ):
         key = check_key(key)
         check_whole(n_steps, "n_steps")
-        check_positive(dt, "dt")
+        check_positive(dt=dt)
         check_number(t0, "t0")
         if not isinstance(shape, tuple | list) or not all(isinstance(n, int) for n in shape):
             raise refusal("shape", "a tuple of whole numbers", shape)

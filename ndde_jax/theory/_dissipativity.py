@@ -16,7 +16,7 @@ from jaxtyping import Array, ArrayLike, Bool, Float
 from .._checks import (
     check_choice,
     check_concrete,
-    check_number,
+    check_non_negative,
     check_positive,
     check_real_array,
     check_whole,
@@ -270,7 +270,7 @@ def dissipativity(
     if center.shape != (dim,):
         raise ValueError(f"center must have shape ({dim},); got {center.shape}.")
     if sigma_trace is not None:
-        check_number(sigma_trace, "sigma_trace", least=0)
+        check_non_negative(sigma_trace=sigma_trace)
     return _estimated(drift, histories, center, delays, sigma_trace)
 
 
@@ -477,7 +477,7 @@ def halanay_rate(decay: Number, feedback: Any, delays: Any) -> Float[Array, ""]:
     print(theory.halanay_rate(2.0, [1.0], [1.0]))  # 0.443
     ```
     """
-    check_positive(decay, "decay")
+    check_positive(decay=decay)
     check_real_array(feedback, "feedback", "one for each delay", finite=True, least=0)
     check_real_array(delays, "delays", "one time for each feedback", finite=True, least=0)
     feedback = jnp.atleast_1d(jnp.asarray(feedback, float))
@@ -536,8 +536,7 @@ class Moments(eqx.Module):
 
     def at(self, t: Number, start: Number) -> Float[Array, ""]:
         """Return the bound at time t, from a history of that size."""
-        check_number(t, "t", least=0)
-        check_number(start, "start", least=0)
+        check_non_negative(t=t, start=start)
         return start * jnp.exp(-self.rate * t) + self.level  # type: ignore[return-value]
 
 
@@ -588,7 +587,7 @@ def moments(
         if slack is None:
             spare = (order - 1) / order * room
         else:
-            check_positive(slack, "slack")
+            check_positive(slack=slack)
             if not is_traced(slack, room) and not float(slack) < float(room):
                 raise ValueError(f"slack must lie below 2p(β_0 − B) = {float(room):.4g}.")
             spare = jnp.asarray(slack, float)
@@ -644,7 +643,7 @@ def segment_moments(
     print(theory.segment_moments(known, 0.6).level)  # 52.7
     ```
     """
-    check_positive(bdg, "bdg")
+    check_positive(bdg=bdg)
     one = moments(known, sigma, order=order, slack=slack)
     largest = jnp.linalg.norm(_sigma(sigma, known.center.shape[0]), ord=2)
     martingale = (2 * order * largest * bdg) ** 2

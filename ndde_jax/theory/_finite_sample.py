@@ -9,6 +9,7 @@ from jaxtyping import Array, ArrayLike, Bool, Float
 
 from .._checks import (
     check_concrete,
+    check_non_negative,
     check_number,
     check_positive,
     check_real_array,
@@ -130,7 +131,7 @@ def finite_sample_terms(
         raise ValueError("steps must be at most 1; choose a longer unit of time.")
     if (modulus is None) == (holder is None):
         raise ValueError("give modulus, or holder, and not both: one says how the drift moves.")
-    check_number(gap, "gap", least=0)
+    check_non_negative(gap=gap)
     for name, value in (("modulus", modulus), ("holder", holder)):
         if value is not None:
             check_number(value, name, least=0)
@@ -162,12 +163,9 @@ def bound_terms(
     """Return the terms, from T∘, Δ_max, Σ√Δ_k and Σ ∫ ω_G over every step."""
     check_number(confidence, "confidence", above=0, below=1)
     check_number(envelope, "envelope", least=1)
-    check_positive(mixing_prefactor, "mixing_prefactor")
-    check_positive(mixing_rate, "mixing_rate")
-    rest = dict(spread=spread, tail=tail, covering=covering, resolution=resolution)
-    rest |= dict(noise_norm=noise_norm, noise_trace=noise_trace)
-    for name, value in rest.items():
-        check_number(value, name, least=0)
+    check_positive(mixing_prefactor=mixing_prefactor, mixing_rate=mixing_rate)
+    check_non_negative(spread=spread, tail=tail, covering=covering, resolution=resolution)
+    check_non_negative(noise_norm=noise_norm, noise_trace=noise_trace)
     eta = (1 - jnp.asarray(confidence, float)) / 6
     block = jnp.maximum(1.0, jnp.log(mixing_prefactor * _pieces(duration) / eta) / mixing_rate)
     complexity = jnp.log(4 / eta) + covering
@@ -231,9 +229,9 @@ def finite_sample_bound(
     print(bound / 1e4)  # about 3.4 per unit of time, against margins below 0.1
     ```
     """
-    check_positive(duration, "duration")
+    check_positive(duration=duration)
     check_number(step, "step", above=0, most=1)
-    check_number(modulus, "modulus", least=0)
+    check_non_negative(modulus=modulus)
     total, step = jnp.asarray(duration, float), jnp.asarray(step, float)
     return bound_terms(
         duration=total, largest=step, roots=total / jnp.sqrt(step), moved=total * modulus, gap=0.0,
@@ -270,8 +268,8 @@ def truncation_radius(
     print(theory.truncation_radius(100.0, 15.0, confidence=0.9, order=2))  # 17.3
     ```
     """
-    check_positive(duration, "duration")
-    check_number(moment, "moment", least=0)
+    check_positive(duration=duration)
+    check_non_negative(moment=moment)
     check_number(confidence, "confidence", above=0, below=1)
     check_whole(n_delays, "n_delays", least=0)
     check_whole(order, "order")
@@ -301,9 +299,8 @@ def mixing_bound(
     ```
     """
     check_real_array(gap, "gap", "one or a batch", least=0)
-    check_positive(prefactor, "prefactor")
-    check_positive(rate, "rate")
-    check_number(second_moment, "second_moment", least=0)
+    check_positive(prefactor=prefactor, rate=rate)
+    check_non_negative(second_moment=second_moment)
     gap = jnp.asarray(gap, float)
     return jnp.minimum(prefactor * (1 + second_moment) * jnp.exp(-rate * gap), 1.0)
 

@@ -17,7 +17,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from .._axes import flat_inputs, from_flat_inputs
 from .._checks import (
     check_concrete,
-    check_number,
+    check_non_negative,
     check_positive,
     check_real_array,
     check_whole,
@@ -59,7 +59,7 @@ def penalty_window(
     """
     check_real_array(smallest_strength, "smallest_strength", "one or a batch", least=0)
     check_real_array(largest_degree, "largest_degree", "counts of inputs", least=0)
-    check_positive(duration, "duration")
+    check_positive(duration=duration)
     dtype = floating_type(smallest_strength)
     xp = namespace_of((smallest_strength, largest_degree, duration))
     strength, degree = xp.asarray(smallest_strength, dtype), xp.asarray(largest_degree, dtype)
@@ -85,7 +85,7 @@ def recovery_margin(
     check_real_array(coefficient, "coefficient", "one or a batch", least=0)
     check_real_array(smallest_strength, "smallest_strength", "one or a batch", least=0)
     check_real_array(largest_degree, "largest_degree", "counts of inputs", least=0)
-    check_positive(duration, "duration")
+    check_positive(duration=duration)
     given = (coefficient, smallest_strength, largest_degree, duration)
     xp, dtype = namespace_of(given), floating_type(coefficient)
     price, strength, degree, time = (xp.asarray(value, dtype) for value in given)
@@ -118,11 +118,9 @@ def occupation_bound(
     print(ndde.theory.occupation_bound(100.0, prefactor=1.0, rate=0.5))  # 0.02
     ```
     """
-    check_positive(duration, "duration")
-    given = dict(prefactor=prefactor, start=start, largest_delay=largest_delay)
-    for name, value in given.items():
-        check_number(value, name, least=0)
-    check_positive(rate, "rate")
+    check_positive(duration=duration)
+    check_non_negative(prefactor=prefactor, start=start, largest_delay=largest_delay)
+    check_positive(rate=rate)
     if not is_traced(duration, largest_delay) and not duration > largest_delay:
         raise ValueError(f"duration must exceed largest_delay, {largest_delay}; got {duration}.")
     rate, duration = jnp.asarray(rate, float), jnp.asarray(duration, float)
@@ -165,7 +163,7 @@ class PaperStrengths(eqx.Module):
         """Return the upper end of the penalties for which the paper proves recovery, 0 where there
         are none: see [`penalty_window`][ndde_jax.theory.penalty_window].
         """
-        check_positive(duration, "duration")
+        check_positive(duration=duration)
         smallest = jnp.where(jnp.any(self.graph), jnp.maximum(self.smallest, 0), 0)
         return penalty_window(smallest, self.largest_degree, duration)
 

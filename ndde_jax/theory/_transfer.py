@@ -14,7 +14,7 @@ from jaxtyping import Array, ArrayLike, Float, PRNGKeyArray
 from .._checks import (
     check_concrete,
     check_key,
-    check_number,
+    check_non_negative,
     check_positive,
     check_real_array,
     check_whole,
@@ -70,11 +70,11 @@ def transferred(
     ```
     """
     check_dissipative(known)
-    check_number(drift_error, "drift_error", least=0)
+    check_non_negative(drift_error=drift_error)
     if slack is None:
         slack = known.margin
     else:
-        check_positive(slack, "slack")
+        check_positive(slack=slack)
         if not is_traced(slack, known) and not float(slack) < 2 * float(known.margin):
             raise ValueError(
                 f"slack must lie below 2(β_0 − B) = {2 * float(known.margin):.4g}; got {slack}."
@@ -118,16 +118,15 @@ def invariant_law_bound(
     ```
     """
     check_real_array(drift_error, "drift_error", "one or a batch", least=0)
-    check_positive(prefactor, "prefactor")
-    check_positive(rate, "rate")
-    check_number(second_moment, "second_moment", least=0)
+    check_positive(prefactor=prefactor, rate=rate)
+    check_non_negative(second_moment=second_moment)
     error = jnp.asarray(drift_error, float)
     start = jnp.asarray(prefactor, float) * (1 + jnp.asarray(second_moment, float))
     rate = jnp.asarray(rate, float)
     if time is None:
         time = jax.lax.stop_gradient(_best_time(error, start, rate))
     else:
-        check_positive(time, "time")
+        check_positive(time=time)
     return jnp.minimum(error * jnp.sqrt(time) / 2 + start * jnp.exp(-rate * time), 1.0)
 
 
@@ -237,7 +236,7 @@ def transfer_curve(
     dt = getattr(drift, "dt", None) if dt is None else dt
     if dt is None:
         raise ValueError("dt is missing: the length of a step, in units of time.")
-    check_positive(dt, "dt")
+    check_positive(dt=dt)
     true_key, again, *keys = jr.split(key, 2 + len(learned))
 
     def told(which):
