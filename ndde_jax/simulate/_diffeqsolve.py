@@ -198,16 +198,9 @@ class DelaySolver(diffrax.AbstractWrappedSolver, diffrax.AbstractAdaptiveSolver)
     term_structure = property(attrgetter("solver.term_structure"))
     interpolation_cls = property(attrgetter("solver.interpolation_cls"))
     term_compatible_contr_kwargs = property(attrgetter("solver.term_compatible_contr_kwargs"))
-
-    @property
-    def root_finder(self):
-        """The root finder of an implicit solver, whose tolerances Diffrax sets."""
-        return self.solver.root_finder
-
-    @property
-    def root_find_max_steps(self):
-        """The largest number of root-finding steps of an implicit solver."""
-        return self.solver.root_find_max_steps
+    # Of an implicit solver; Diffrax sets its tolerances.
+    root_finder = property(attrgetter("solver.root_finder"))
+    root_find_max_steps = property(attrgetter("solver.root_find_max_steps"))
 
     @property
     def scan_kind(self):
