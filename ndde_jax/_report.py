@@ -3,7 +3,6 @@
 import base64
 import dataclasses
 import importlib.resources
-import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -11,7 +10,7 @@ import jax
 import numpy as np
 
 from ._checks import refusal, shown
-from ._spoken import amount, listed, percent, time_span
+from ._spoken import amount, listed, percent, time_span, wrapped
 from ._store import version
 from .check._finding import LINE, Finding, findings_of
 from .check._graph_rules import GraphEvidence, evidence_of
@@ -21,7 +20,6 @@ from .windows._stencils import FORMULAS
 
 # Rows of the table of edges, edges in the few lines of a prompt, and names in a sentence.
 MOST_ROWS, SHOWN_EDGES, SHOWN_NAMES = 30, 5, 8
-WIDTH = 88
 STRENGTH = (
     "Strength: how much of the variance of its target's rate of change a link explains that no "
     "other kept input does; at least: its lower 95 % bound over stretches of the record. After: "
@@ -135,7 +133,7 @@ def _rendered(template: str, **values: Any) -> str:
         trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined
     )
     page.autoescape = template.startswith("report.html")
-    page.filters["wrap"] = _wrap
+    page.filters["wrap"] = wrapped
     page.globals |= {"percent": percent, "max": max, "strength": STRENGTH}
     source = importlib.resources.files("ndde_jax").joinpath(template).read_text("utf-8")
     return printable(page.from_string(source).render(values))
@@ -341,7 +339,3 @@ def _method(found: Any) -> tuple[str, ...]:
         "A source at lag L samples acts on the change from one sample to the next, so it is L + "
         f"{found.windows.step} samples before the level that it moves.",
     )
-
-
-def _wrap(text: str, indent: str = "") -> str:
-    return textwrap.fill(text, WIDTH, subsequent_indent=indent)

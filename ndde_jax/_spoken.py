@@ -2,6 +2,7 @@
 
 import math
 import re
+import textwrap
 from collections.abc import Iterable
 from typing import Any
 
@@ -52,6 +53,11 @@ def listed(names: Iterable[Any], most: int = 4, separator: str = ", ") -> str:
     if len(names) <= most + 1:
         return separator.join(names)
     return f"{separator.join(names[:most])} and {len(names) - most} more"
+
+
+def wrapped(text: str, indent: str = "") -> str:
+    """Return a text of reports in lines of 88 columns at most, all but the first indented."""
+    return textwrap.fill(text, 88, subsequent_indent=indent)
 
 
 # ---- times ----

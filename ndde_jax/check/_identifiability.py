@@ -1,7 +1,6 @@
 """The report on whether data support a graph: what theorems ask for, and what refits say."""
 
 import dataclasses
-import textwrap
 from collections.abc import Callable, Sequence
 
 import jax.random as jr
@@ -19,6 +18,7 @@ from .._checks import (
     check_whole,
     check_windows,
 )
+from .._spoken import wrapped
 from .._types import Checked, RealScalarLike
 from ..assess._rivals import Rivals
 from ..assess._score import read_inputs, rows_of
@@ -156,10 +156,9 @@ class IdentifiabilityReport:
                 share = f"{float(np.asarray(self.stability.selected)[edge]):.0%}"
             rival = self._rival(edge)
             yield f"{label:<{width}} {base.scores[edge]:>9.4f} {share:>6}  {rival}"
-        yield textwrap.fill(
+        yield wrapped(
             "found: share of refits on halves of the data that select the edge. rival: the input "
-            "of another variable that replaces the edge at the least rise of the error.",
-            88,
+            "of another variable that replaces the edge at the least rise of the error."
         )
 
     def _rival(self, edge: tuple[int, int, int]) -> str:
@@ -176,7 +175,7 @@ def lines_text(findings: Sequence[Finding]) -> str:
     for kind in (MEASURED, ESTIMATED, ASSUMED):
         chosen = [finding for finding in findings if finding.kind == kind]
         if chosen:
-            lines = [textwrap.fill("- " + _line(f), 88, subsequent_indent="  ") for f in chosen]
+            lines = [wrapped("- " + _line(f), "  ") for f in chosen]
             parts.append("\n".join((kind.capitalize() + ":", *lines)))
     return "\n\n".join(parts)
 

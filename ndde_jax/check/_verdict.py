@@ -1,7 +1,6 @@
 """The verdict of a discovery: five lines, and the findings that they rest on."""
 
 import itertools
-import textwrap
 from collections.abc import Iterable
 from typing import Any
 
@@ -9,6 +8,7 @@ import numpy as np
 from jaxtyping import Float
 
 from .._blas import one_blas_thread
+from .._spoken import wrapped
 from ._finding import (
     GRAPH,
     NOTE,
@@ -72,7 +72,7 @@ class Verdict(str):
     @property
     def text(self) -> str:
         """The lines, each wrapped at 88 columns."""
-        return "\n".join(textwrap.fill(line, 88, subsequent_indent="  ") for line in self.lines)
+        return "\n".join(wrapped(line, "  ") for line in self.lines)
 
     def __getnewargs__(self):
         return self.reasons, self.notes, self.lines, self.memory
