@@ -268,7 +268,8 @@ class DelaySolver(diffrax.AbstractWrappedSolver, diffrax.AbstractAdaptiveSolver)
                 too_long = too_long | (t1 - t0 > jnp.min(term.delays) * (1 + 1e-5))
         if varying:
             # A reading of what is not known, in the memory or in the future.
-            too_long = too_long | ~_all_finite(y1)
+            finite = [jnp.all(jnp.isfinite(leaf)) for leaf in jax.tree.leaves(y1)]
+            too_long = too_long | ~jnp.all(jnp.stack(finite))
         y1 = jax.tree.map(lambda leaf: jnp.where(too_long, jnp.nan, leaf), y1)
         if error is not None:
             error = jax.tree.map(lambda leaf: jnp.where(too_long, jnp.inf, leaf), error)
@@ -315,10 +316,6 @@ class DelaySolver(diffrax.AbstractWrappedSolver, diffrax.AbstractAdaptiveSolver)
 def _at_start(history, t, delay):
     """Return the history alone, the only past before the first step."""
     return history(t - delay)
-
-
-def _all_finite(tree):
-    return jnp.all(jnp.stack([jnp.all(jnp.isfinite(leaf)) for leaf in jax.tree.leaves(tree)]))
 
 
 def _is_delay_term(term) -> bool:
