@@ -131,6 +131,11 @@ class ErrorRates:
         return np.where(linked | ~others | (ranking <= 0), ranking, ranking * weight)
 
 
+# Flags of pairs of variables, of candidate edges and of targets.
+PAIRS, EDGES = ("at_once", "confounded", "not_excluded", "partly"), ("drifting", "unconfirmed")
+TARGETS = ("static", "derived", "turning_back", "persistent")
+
+
 @dataclasses.dataclass(frozen=True)
 class Relations:
     """The relations that a graph of causes does not hold.
@@ -175,22 +180,14 @@ class Relations:
     def none(cls, graph: KnownGraph) -> "Relations":
         """Return the relations of a graph of which nothing is told."""
         none = np.zeros_like(graph)
-        pairs = none[..., 0]
+        parts = ((PAIRS, none[..., 0]), (EDGES, none), (TARGETS, none[0, :, 0]))
+        flags: Any = {name: part for names, part in parts for name in names}
         return cls(
-            correlation=np.full(pairs.shape, np.nan),
-            at_once=pairs,
-            forward=np.zeros(pairs.shape),
-            confounded=pairs,
-            drifting=none,
-            static=none[0, :, 0],
-            derived=none[0, :, 0],
+            correlation=np.full(none.shape[:2], np.nan),
+            forward=np.zeros(none.shape[:2]),
             rivals=Rivals.none(graph),
-            not_excluded=pairs,
-            partly=pairs,
-            unconfirmed=none,
-            turning_back=none[0, :, 0],
-            persistent=none[0, :, 0],
             later=Later.none(len(graph)),
+            **flags,
         )
 
     def with_target(
@@ -201,10 +198,10 @@ class Relations:
         """
         numbers, own = np.flatnonzero(some), int(some[:j].sum())
         values = {}
-        for name in ("drifting", "not_excluded", "partly", "unconfirmed", "confounded"):
+        for name in (*EDGES, "confounded", "not_excluded", "partly"):
             values[name] = np.array(getattr(self, name))
             values[name][some, j] = getattr(part, name)[:, own]
-        for name in ("static", "derived", "turning_back", "persistent"):
+        for name in TARGETS:
             values[name] = np.array(getattr(self, name))
             values[name][j] = getattr(part, name)[own]
         later = Later(*map(np.array, self.later))
