@@ -10,7 +10,7 @@ import jax
 import numpy as np
 
 from ._checks import refusal, shown
-from ._spoken import amount, listed, percent, time_span, wrapped
+from ._spoken import amount, listed, more_than, percent, time_span, wrapped
 from ._store import version
 from .check._finding import LINE, Finding, findings_of
 from .check._graph_rules import GraphEvidence, evidence_of
@@ -188,8 +188,7 @@ def few_lines(found: Any) -> str:
     for i, j, a in edges[:SHOWN_EDGES]:
         delay = f"@{found.lags[a]}" if found.lags[a] else ""
         lines.append(f"  {found.names[i]}{delay} -> {found.names[j]}  {found.scores[i, j, a]:.3g}")
-    if len(edges) > SHOWN_EDGES:
-        lines.append(f"  and {len(edges) - SHOWN_EDGES} more")
+    lines += more_than(SHOWN_EDGES, len(edges), "  and {} more")
     return "\n".join((*lines, "Next: print(found.report()), found.to_frame(), found.plot()."))
 
 
@@ -217,8 +216,7 @@ def pairs_beside(found: Any) -> tuple[str, ...]:
             "left of their rates)."
         )
     said = hidden + at_once
-    more = len(said) - MOST_ROWS
-    return (*said[:MOST_ROWS], *((f"and {more} more such pairs.",) if more > 0 else ()))
+    return (*said[:MOST_ROWS], *more_than(MOST_ROWS, len(said), "and {} more such pairs."))
 
 
 def printable(text: str) -> str:

@@ -55,6 +55,15 @@ def listed(names: Iterable[Any], most: int = 4, separator: str = ", ") -> str:
     return f"{separator.join(names[:most])} and {len(names) - most} more"
 
 
+def more_than(shown: int, count: int, said: str) -> list[str]:
+    """Return what is said of how many more there are than are shown; nothing if there are none.
+
+    >>> more_than(4, 9, "and {} more"), more_than(4, 3, "and {} more")
+    (['and 5 more'], [])
+    """
+    return [said.format(count - shown)] if count > shown else []
+
+
 def wrapped(text: str, indent: str = "") -> str:
     """Return a text of reports in lines of 88 columns at most, all but the first indented."""
     return textwrap.fill(text, 88, subsequent_indent=indent)

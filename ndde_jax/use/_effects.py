@@ -18,7 +18,7 @@ from jaxtyping import Bool, Float, Int
 
 from .._blas import one_blas_thread
 from .._checks import check_whole
-from .._spoken import percent
+from .._spoken import more_than, percent
 from .._types import Checked, to_jax
 from ..models._model import padded_rows
 from ._arguments import edges_of_inputs, folded, inputs_of, kept_lags, variable
@@ -253,8 +253,7 @@ class Interactions:
             share, low, high = (percent(x, 1) for x in shares)
             pair = f"{said(first, a)} with {said(second, b)} -> {target}"
             lines.append(f"  {pair}  {share} ({low} to {high})")
-        if len(self) > SHOWN_PAIRS:
-            lines.append(f"  and {len(self) - SHOWN_PAIRS} more")
+        lines += more_than(SHOWN_PAIRS, len(self), "  and {} more")
         return "\n".join(lines)
 
 
@@ -630,8 +629,7 @@ class Effects:
             interval = f"{slope:+.3g} ({low:.3g} to {high:.3g})"
             edge = f"{said(source, lag)} -> {target}"
             lines.append(f"  {edge}  {interval}, in {share:.0%} of resamples")
-        if len(rows) > SHOWN:
-            lines.append(f"  and {len(rows) - SHOWN} more: to_frame()")
+        lines += more_than(SHOWN, len(rows), "  and {} more: to_frame()")
         return "\n".join(lines)
 
 

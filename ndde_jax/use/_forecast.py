@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from .._checks import check_concrete, check_key, check_real_array, check_whole, is_traced, shown
-from .._spoken import amount, listed, times
+from .._spoken import amount, listed, more_than, times
 from .._types import Checked, namespace_of
 from ..samples._columns import rests
 from ..samples._dates import dates_after, elapsed, written
@@ -107,7 +107,7 @@ def said_of_ends(made: Any, quantile: Callable[[Any], Any], sign: str = "") -> s
         f"  {name}  {middle:{sign}.3g} ({low:.3g} to {high:.3g})"
         for name, (middle, low, high) in zip(made.names, ends.T, strict=True)
     ]
-    more = [f"  and {len(rows) - SHOWN} more: to_frame()"] * (len(rows) > SHOWN)
+    more = more_than(SHOWN, len(rows), "  and {} more: to_frame()")
     return "\n".join([*rows[:SHOWN], *more])
 
 
