@@ -66,6 +66,8 @@ MEMORY, HEAVY_MEMORY = 0.05, 0.3
 # Share of a rate's variance that paths without noise leave at most; noise of a hundredth of a
 # standard deviation a sample leaves more of any path that moves by less than a third in that time.
 NOISELESS = 1e-3
+# Share of a rate's variance that a law without noise may leave where splines describe it.
+TOLD = 0.01
 # Share of the variance of a next value below which hardly anything is foretold, and share of a
 # rate's that then still seems to be explained: of independent values it is a half.
 FORESIGHT, THIRD = 0.05, 1 / 3
@@ -248,11 +250,15 @@ class GraphEvidence:
     @functools.cached_property
     def replaceable(self) -> KnownGraph:
         """The edges that another variable could carry: of lags next to each other, which are
-        replaced together, the first.
+        replaced together, the first. Past states, a few of which tell any rate without noise, are
+        no rivals of a present that explains it.
         """
-        rivals = self.relations.rivals
+        rivals, now = self.relations.rivals, np.asarray(self.lags) == 0
         close = (rivals.lower <= 0) | (rivals.cost < OF_PRICE * self.price[None, :, None])
-        return close & np.isfinite(rivals.cost) & self.kept & ~self.touching
+        told = np.asarray(self.strengths.risk, float) < TOLD
+        told &= self.flow & ~self.kept[:, :, ~now].any(axis=(0, 2))
+        late = ~now[rivals.rival[..., 1]] & told[None, :, None]
+        return close & np.isfinite(rivals.cost) & self.kept & ~self.touching & ~late
 
     @property
     def doubt(self) -> str:

@@ -12,7 +12,7 @@ import jax
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
-from .._types import namespace_of
+from .._types import divisor, namespace_of
 from ._design import WIDTH, Design, Rate, inner_products, orthonormal
 
 
@@ -198,8 +198,7 @@ def summed_design(
     gram = sums.xx[0] - n * mean[:, None] * mean[None]
     cross = sums.xy[0] - n * mean[:, None] * center[None]
     power = sums.yy[0] - n * center**2
-    size = np.sqrt(np.maximum(np.diag(gram), 0))
-    size = np.where(size > 0, size, 1)
+    size = divisor(np.sqrt(np.maximum(np.diag(gram), 0)))
     value, vector = np.linalg.eigh(gram / size[:, None] / size[None])
     value, vector = value[value > LEAST], vector[:, value > LEAST]
     columns = np.sqrt(value)[:, None] * vector.T * size[None]

@@ -84,6 +84,13 @@ class Terms(NamedTuple):
         pairs = xp.zeros((room, 2), xp.asarray(0).dtype)
         return cls(xp.zeros(n_inputs, np.int32), pairs, xp.zeros(room, bool))
 
+    def among(self, n_inputs: int) -> "Terms":
+        """Return the terms as those of more inputs, the first of which are theirs; on the host."""
+        level, pairs, used = Terms.none(n_inputs, np)
+        kept = self.pairs[self.used][: len(pairs)]
+        level[: len(self.level)], pairs[: len(kept)], used[: len(kept)] = self.level, kept, True
+        return Terms(level, pairs, used)
+
     @classmethod
     def lines(cls, mask: Any) -> "Terms":
         """Return the terms of a linear model of some inputs."""
@@ -344,7 +351,7 @@ def _problem(design: Design, rate: _Rate, slots: Any, products: _Products, place
     multiplied = design.products(pairs)[0]
     crossed = inner_products(design.features[:, slots], multiplied)
     # A product comes with the straight lines of its inputs, so that one move brings all of it.
-    lines = design.inner_products_with_lines(pairs)
+    lines = design.gram[:, :, pairs, 0]
     between = lines[pairs, 0]
     along = crossed[place, 0].transpose(2, 0, 1)  # products with lines, `[product product 2]`
     inner = xp.concatenate([(multiplied.T @ multiplied)[:, None, :, None], along[:, None]], axis=3)
@@ -572,14 +579,11 @@ def find_all_terms(
     linear, bent = _sums(problem, most)
     present: list[Terms | None] = [None] * len(allowed)
     if 0 < step < design.n_inputs:
-        first, wide = slice(0, step), (0, design.n_inputs - step)
         if now is None:
-            few = design.of_inputs(first)
-            now = find_all_terms(few, outputs, allowed[:, first], required[:, first], 0)
-        present = [
-            one._replace(level=np.maximum(np.pad(one.level, wide), CURVE * forced))
-            for one, forced in zip(now, required, strict=True)
-        ]
+            few, first = design.of_inputs(slice(step)), np.s_[:, :step]
+            now = find_all_terms(few, outputs, allowed[first], required[first], 0)
+        for j, one in enumerate(own.among(design.n_inputs) for own in now):
+            present[j] = one._replace(level=np.maximum(one.level, CURVE * required[j]))
     rows = zip(outputs.T, problem.cross, allowed, required, strict=True)
     rates = [_Rate(*row, design.n_windows, True, choices) for row in rows]
     return [
@@ -674,15 +678,17 @@ def _find_known(
         linear = search_roomy(_of_lines(splines), linear.level, 2 * most)
     nothing = Terms.none(design.n_inputs, np)
     best = [(nothing._replace(level=kind.level), kind.cost) for kind in (linear, bent)]
+    if now is not None:
+        best.append((now, fit_terms(design, y, now).criterion(rate.choices)))
     if len(nothing.pairs) and design.width == WIDTH:
         # Products that stand for themselves are overlooked by what has taken their inputs for sums,
         # and the other way round.
-        best.append(_with_rounds(design, rate, *best[1], most))
-        if best[-1][0].used.any():
+        multiplied = _with_rounds(design, rate, *best[1], most)
+        starts = [_multiplied(one) for one, _ in (*best[:2], multiplied)]
+        starts.extend(one for one, _ in best[2:])
+        best.append(multiplied)
+        if multiplied[0].used.any():
             best.append(_with_rounds(design, rate, nothing, np.inf, most))
-        starts = [_multiplied(one) for one, _ in best[:3]]
-        if now is not None:
-            starts.append(_with_room(now, nothing))
         for k, one in enumerate(starts):
             known = any(all(map(np.array_equal, one, other)) for other in starts[:k])
             if not one.used.any() or known:
@@ -717,14 +723,6 @@ def _worth(design: Design, rate: _Rate, fit: Fit) -> Any:
     """Return by how much every input helps beside a fit, on the host; infinitely if it is read."""
     gain = np.where(rate.allowed, outside_gains(design, fit), -1)
     return np.where(fit.terms.reads() | rate.required, np.inf, gain)
-
-
-def _with_room(terms: Terms, empty: Terms) -> Terms:
-    """Return terms with as many places for products as empty ones have."""
-    pairs, used = empty.pairs.copy(), empty.used.copy()
-    kept = terms.pairs[terms.used][: len(pairs)]
-    pairs[: len(kept)], used[: len(kept)] = kept, True
-    return Terms(terms.level.astype(empty.level.dtype), pairs, used)
 
 
 def _with_rounds(

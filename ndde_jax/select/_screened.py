@@ -5,7 +5,7 @@ import functools
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 
 from .._memory import make_room
 from .._types import KnownMask
@@ -98,10 +98,15 @@ class Screened:
         """Whether the record has no noise, so that rates are known but for differences: with past
         states as inputs.
         """
-        data, windows = self.data, self.windows
+        smooth = self.windows.scheme == "central4" and self._beside_present
+        return bool(smooth and np.mean(np.asarray(self.windows.noise_share)) < SMOOTH_SHARE)
+
+    @property
+    def _beside_present(self) -> bool:
+        """Whether past states are inputs beside the present ones, in a record in memory."""
+        data, lags = self.data, self.windows.lags
         known = data.partial is None and self.whole is None and not data.refused
-        late = known and len(windows.lags) > 1 and windows.scheme == "central4"
-        return bool(late and np.mean(np.asarray(windows.noise_share)) < SMOOTH_SHARE)
+        return known and len(lags) > 1 and lags[0] == 0
 
     @functools.cached_property
     def design(self) -> Design:
@@ -118,17 +123,23 @@ class Screened:
     def found(self) -> SplineGraph:
         return self._searched.found
 
+    @property
+    def alone(self) -> Bool[np.ndarray, " target"]:
+        """The targets that follow the present alone."""
+        return self._searched.alone
+
     @functools.cached_property
     def _searched(self) -> Searched:
         make_room(self.windows)
         data, none = self.data, np.zeros(self.data.dim, bool)
         if data.partial is not None:
-            return Searched(search_partial(data, SHORTLIST), none)
+            return Searched(search_partial(data, SHORTLIST), none, none)
+        many = (lambda: self.many_knots) if self.exact else None
+        if self.exact or (self._beside_present and self.windows.scheme == "midpoint"):
+            return search_exact(data, self.design, many, SHORTLIST, self.present)
         several = len(self.windows.lags) > 1 and not data.refused
         now = self.present if several else None
-        if self.exact:
-            return search_exact(data, self.design, lambda: self.many_knots, SHORTLIST, now)
-        return Searched(search_known(data, self.design, SHORTLIST, now), none)
+        return Searched(search_known(data, self.design, SHORTLIST, now), none, none)
 
     @functools.cached_property
     def present(self) -> list[Terms]:

@@ -4,8 +4,11 @@ rate.
 
 import jax.random as jr
 import numpy as np
+import pytest
+from scipy.integrate import solve_ivp
 
 import ndde_jax as ndde
+from ndde_jax.systems import _dysts
 
 CLOSED = ndde.select.Default(networks=None)
 
@@ -45,3 +48,73 @@ def test_a_delayed_source_beside_a_product():
     graph = np.asarray(ndde.select.spline_graph(windows).graph)[:, 4]
     found = [(int(i), lags[k]) for i, k in np.argwhere(graph)]
     assert found == [(0, 10), (3, 0), (4, 0), (5, 0)]
+
+
+def arneodo(t, s):
+    x, y, z = s
+    return [y, z, 5.5 * x - 3.5 * y - z - x**3]
+
+
+def rucklidge(t, s):
+    x, y, z = s
+    return [-2 * x + 6.7 * y - y * z, x, -z + y**2]
+
+
+# Who reads whom in these equations, `[source target]`.
+FLOWS = {
+    "Arneodo": (arneodo, [0.2, 0.2, -0.75], [[0, 0, 1], [1, 0, 1], [0, 1, 1]]),
+    "Rucklidge": (rucklidge, [1, 0, 4.5], [[1, 1, 0], [1, 0, 1], [1, 0, 1]]),
+}
+
+
+@pytest.mark.parametrize("name", FLOWS)
+def test_past_states_do_not_make_up_for_a_law_of_the_present(name):
+    drift, start, who = FLOWS[name]
+    t = 10 + 0.1 * np.arange(1500)
+    path = solve_ivp(drift, (0, t[-1]), start, "DOP853", t_eval=t, rtol=1e-9, atol=1e-10)
+    windows = ndde.lagged_windows(path.y.T, dt=0.1, lags=tuple(range(12)), scheme="central4")
+    graph = np.asarray(ndde.recover(windows, CLOSED, key=jr.key(0)).graph)
+    np.testing.assert_array_equal(graph[:, :, 0], np.array(who, bool))
+    assert not graph[:, :, 1:].any()
+
+
+def test_a_weak_delay_of_a_law_that_is_known_to_the_last_digit_is_kept():
+    """It explains a thousandth of the rate that the present leaves."""
+
+    def drift(s, late):
+        x, y, z, w = s
+        return np.array(
+            [10 * (y - x), x * (28 - z) - y, x * y - 8 / 3 * z, -2 * w + x + 0.03 * late[0]]
+        )
+
+    x = heun(drift, np.array([1.0, 2, 20, 0]), 0.2, 0.002, 1500, 10)
+    windows = ndde.lagged_windows(x, dt=0.02, lags=tuple(range(13)), scheme="central4")
+    found = ndde.recover(windows, CLOSED, key=jr.key(0))
+    edges = [tuple(map(int, edge)) for edge in np.argwhere(np.asarray(found.graph)[:, 3])]
+    assert edges == [(0, 0), (0, 10), (3, 0)]
+
+
+@pytest.mark.slow
+def test_flows_of_dysts_without_noise_have_their_own_graphs():
+    """Of every other flow of three variables, with lags that `discover` chooses: the half that no
+    constant was chosen by.
+    """
+    import dysts.flows
+
+    right, n = [], 2000
+    for name in _dysts.traceable()[1::2]:
+        system = ndde.systems.get(name)
+        if system.dim != 3:
+            continue
+        flow = getattr(dysts.flows, name)()
+        t = flow.period / 50 * np.arange(n + 1000)
+        start = np.ravel(np.asarray(flow.ic, float))
+        run = solve_ivp(lambda t, y, f=flow: f.rhs(y, t), (0, t[-1]), start, "LSODA", t, rtol=1e-9)
+        x = run.y.T[1000:]
+        if len(x) < n or ndde.samples.noise_share(x).mean() > 1e-3:
+            continue
+        found = ndde.discover(x, dt=t[1], key=jr.key(0))
+        now = np.asarray(found.lags) == 0
+        same = (found.graph[:, :, now][..., 0] == np.asarray(system.graph[..., 0])).all()
+        right.append(bool(same and not found.graph[:, :, ~now].any()))
+    assert len(right) >= 15 and np.mean(right) >= 0.5, right
