@@ -100,6 +100,7 @@ class Discovery(
     Computed from `windows` and `graph` on first use, and part of the report:
 
     - `p_values`, `q_values`: of every candidate edge; `reasons`: why each was kept or not.
+    - `sigma`: the noise matrix, for simulations of `model`.
     - `confounded`, `at_once`, `residual_correlation`: pairs of variables that an arrow does not
         describe fully.
     """
@@ -417,6 +418,24 @@ class Discovery(
         """The default ensemble."""
         with concretely():
             return self.resample()
+
+    @functools.cached_property
+    def sigma(self) -> np.ndarray:
+        """The noise matrix Σ of dX = G dt + Σ dW, `[dim dim]`, lower triangular, in units of the
+        variables per root of `time_unit`: that of the default ensemble, without measurement errors;
+        where the size of the noise follows the state, its mean.
+
+        ```python
+        import jax, numpy as np
+        import ndde_jax as ndde
+
+        x = 0.1 * np.random.default_rng(0).normal(size=(400, 2)).cumsum(0)
+        found = ndde.discover(np.sin(x), dt=1.0, recipe=ndde.Recipe.fast(), key=jax.random.key(0))
+        noise = dict(sigma=found.sigma, key=jax.random.key(1))
+        print(ndde.solve_sdde(found.model, n_steps=50, history=found.samples.values[0], **noise).ys[-1])
+        ```
+        """
+        return np.linalg.cholesky(self._members.noise.covariance / self.dt)
 
     @functools.cached_property
     def _echoed(self) -> tuple:

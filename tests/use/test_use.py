@@ -224,3 +224,39 @@ def test_members_are_confined_where_the_regression_stands_alone(found):
     alone = eqx.tree_at(lambda m: m.trust, alone, jnp.zeros_like(alone.trust))
     expected = alone.theta[0] @ alone.basis(far)
     np.testing.assert_allclose(alone.each(jnp.asarray(far)[None])[0], expected, rtol=1e-4)
+
+
+# ---- noise ----
+
+
+def test_the_noise_matrix_is_that_of_the_system_and_simulates_its_spread():
+    """Of an Ornstein–Uhlenbeck process, whose transitions and stationary covariance are known in
+    closed form.
+    """
+    from scipy.linalg import expm, solve_continuous_lyapunov
+
+    a, true, dt = np.array([[-1.0, 0.6], [0.0, -0.7]]), np.array([[0.5, 0.0], [0.3, 0.4]]), 0.1
+    spread = solve_continuous_lyapunov(a, -true @ true.T)
+    step = expm(a * dt)
+    root = np.linalg.cholesky(spread - step @ spread @ step.T)
+    rng, x = np.random.default_rng(0), np.zeros((4000, 2))
+    for k in range(len(x) - 1):
+        x[k + 1] = step @ x[k] + root @ rng.normal(size=2)
+    found = ndde.discover(x, dt=dt, lags=(0,), key=KEY)
+    sigma = found.sigma
+    assert np.all(np.triu(sigma, 1) == 0)
+    np.testing.assert_allclose(sigma @ sigma.T, true @ true.T, rtol=0.12)
+    noise = dict(sigma=sigma, key=jax.random.key(2))
+    path = ndde.solve_sdde(found.model, n_steps=40_000, history=x, **noise).ys[1000:]
+    np.testing.assert_allclose(np.cov(path.T), spread, rtol=0.25)
+
+
+def test_the_noise_matrix_of_a_map_makes_the_noise_of_its_steps():
+    rng, x = np.random.default_rng(1), np.zeros((2000, 2))
+    covariance = np.array([[1.0, 0.5], [0.5, 2.0]])
+    noise = rng.multivariate_normal([0, 0], covariance, size=len(x))
+    for k in range(2, len(x)):
+        x[k] = [0.5 * x[k - 1, 0], 0.3 * x[k - 1, 1] + 0.8 * x[k - 2, 0]] + noise[k]
+    found = ndde.discover(x, dt=0.5, lags=(0, 1, 2), key=KEY)
+    sigma = found.sigma * np.sqrt(0.5)
+    np.testing.assert_allclose(sigma @ sigma.T, covariance, atol=0.15)
