@@ -431,8 +431,8 @@ class Discovery(
 
         x = 0.1 * np.random.default_rng(0).normal(size=(400, 2)).cumsum(0)
         found = ndde.discover(np.sin(x), dt=1.0, recipe=ndde.Recipe.fast(), key=jax.random.key(0))
-        noise = dict(sigma=found.sigma, key=jax.random.key(1))
-        print(ndde.solve_sdde(found.model, n_steps=50, history=found.samples.values[0], **noise).ys[-1])
+        given = dict(history=np.sin(x), sigma=found.sigma, key=jax.random.key(1))
+        print(ndde.solve_sdde(found.model, n_steps=50, **given).ys[-1])
         ```
         """
         return np.linalg.cholesky(self._members.noise.covariance / self.dt)

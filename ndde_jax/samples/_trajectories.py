@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from .._checks import check_names, check_number, is_real, is_traced, refusal, shown
+from .._spoken import listed
 from .._types import TrajectoryLike
 
 # More candidate lags than anybody means.
@@ -157,8 +158,10 @@ def _check_values(series: list[Any], names: Sequence[str] | None) -> None:
             k, j = np.argwhere(np.isinf(a))[0]
             what = f"{column_name(int(j), names)} is infinite at sample {k} of trajectory {i}"
             raise ValueError(f"{what}; mark missing values as NaN.")
-    if np.isnan(np.concatenate(series)).all(axis=0).any():
-        raise ValueError(NONE_COMPLETE)
+    empty = np.isnan(np.concatenate(series)).all(axis=0)
+    if empty.any():
+        who = listed(column_name(int(j), names) for j in np.flatnonzero(empty))
+        raise ValueError(f"{NONE_COMPLETE} Nothing was measured of {who}: leave it out.")
 
 
 def _times(

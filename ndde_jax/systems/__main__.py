@@ -1,6 +1,8 @@
 """`python -m ndde_jax.systems`: a table of all systems."""
 
 import argparse
+import os
+import sys
 
 from . import _dysts, get, names
 
@@ -30,4 +32,8 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+        sys.stdout.flush()
+    except BrokenPipeError:  # as of `| head`; nothing more can be written, not even at the end
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
