@@ -114,7 +114,9 @@ def test_flows_of_dysts_without_noise_have_their_own_graphs():
         if len(x) < n or ndde.samples.noise_share(x).mean() > 1e-3:
             continue
         found = ndde.discover(x, dt=t[1], key=jr.key(0))
-        now = np.asarray(found.lags) == 0
-        same = (found.graph[:, :, now][..., 0] == np.asarray(system.graph[..., 0])).all()
-        right.append(bool(same and not found.graph[:, :, ~now].any()))
-    assert len(right) >= 15 and np.mean(right) >= 0.5, right
+        # A variable may be recognised as a clock.
+        true = np.zeros(found.graph.shape, bool)
+        if len(true) == 3:
+            true[..., 0] = system.graph[..., 0]
+        right.append(np.array_equal(found.graph, true))
+    assert len(right) >= 15 and np.mean(right) >= 0.55, right
