@@ -229,6 +229,16 @@ class Design:
         mean = weight @ raw / xp.maximum(weight.sum(), 1)
         return (raw - mean[None]) * self.root[:, None], mean
 
+    def inner_products_with_lines(self, pairs: Any) -> Any:
+        """Return the inner products of all features with the straight lines of both inputs of some
+        pairs, `[input width pair 2]`, without errors.
+        """
+        xp = namespace_of((self, pairs))
+        itself = np.arange(self.n_inputs)[:, None, None] == pairs[None]
+        line = (np.arange(self.width) == 0)[None, :, None, None]
+        error = xp.where(itself[:, None] & line, self.error, 0).astype(self.gram.dtype)
+        return self.gram[:, :, pairs, 0] - error
+
     def along_products(self, residual: Any) -> Any:
         """Return the inner product of the product of every two inputs with a residual of weighted
         mean zero, `[input input]`.

@@ -351,7 +351,7 @@ def _problem(design: Design, rate: _Rate, slots: Any, products: _Products, place
     multiplied = design.products(pairs)[0]
     crossed = inner_products(design.features[:, slots], multiplied)
     # A product comes with the straight lines of its inputs, so that one move brings all of it.
-    lines = design.gram[:, :, pairs, 0]
+    lines = design.inner_products_with_lines(pairs)
     between = lines[pairs, 0]
     along = crossed[place, 0].transpose(2, 0, 1)  # products with lines, `[product product 2]`
     inner = xp.concatenate([(multiplied.T @ multiplied)[:, None, :, None], along[:, None]], axis=3)
