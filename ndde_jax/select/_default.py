@@ -41,7 +41,8 @@ MANY_INPUTS = 25
 # A network that describes a rate this much worse than bent splines, per window, may still need
 # fewer of the inputs, and then be better.
 COMPARABLE = 0.05
-# Nats of twice the likelihood within which a map's own inputs are preferred.
+# Nats of twice the likelihood within which a map's own inputs are preferred, and of a flow the
+# present of its target.
 MARGIN = 6.0
 TOGETHER = (
     "Sources act over several lags each: for each target sources were chosen first, then their "
@@ -344,6 +345,8 @@ def _on_windows(
         sizes = np.sqrt(errors) / np.asarray(windows.scaling.scale, float)
         plain = [own.without_stand_ins(sizes) for own in plain]
         data = data.allowing(~np.stack([own.second_lags(sizes) for own in plain]))
+    if windows.scheme != "euler" and windows.lags[0] == 0:
+        plain = [_with_own_present(own) for own in plain]
     refiners = screened.refiners(data, plain) if between else []
     if refiners:
         refined = [refiners[j](j, own.mask, own.criterion()) for j, own in enumerate(plain)]
@@ -382,6 +385,21 @@ def _better_as_map(screened: Screened, own: TargetFit, inputs: KnownMask) -> Tar
     both = screened.fit(own.target, own.mask | inputs)
     as_well = both.on(inputs).criterion() <= both.on(own.mask).criterion() + MARGIN
     return screened.fit(own.target, inputs) if as_well else own
+
+
+def _with_own_present(own: TargetFit) -> TargetFit:
+    """Return a fit of a flow with the present of its target in the place of past states of it,
+    where that describes the rate hardly worse: neighbouring lags of a variable that is pulled back
+    are nearly the same.
+    """
+    data, j = own.data, own.target
+    past = own.inputs[(own.inputs % data.dim == j) & (own.inputs != j)]
+    if not len(past) or data.required[j, past].any() or not data.allowed[j, j]:
+        return own
+    mask = own.mask.copy()
+    mask[past], mask[j] = False, True
+    other = own.on(mask)
+    return other if other.criterion() <= own.criterion() + MARGIN else own
 
 
 def _after(closed: ClosedForms) -> SplineGraph:
