@@ -159,8 +159,9 @@ class Default(AbstractStrategy):
     inputs hide, and networks bring in no others. Of a map, its own inputs are taken where these
     explain as well; where its sources act over several lags each, most of them weak, sources are
     chosen first and then their lags, at the price of effects as small as the record has, and all of
-    these stay. And delays may lie between the candidates; networks then see sources at these
-    delays, too.
+    these stay. Of a flow, the present of a target stands for its own past where that describes
+    the rate hardly worse. And delays may lie between the candidates; networks then see sources at
+    these delays, too.
 
     Under `jit` and `vmap` closed forms decide alone, since the number of targets that need a
     network depends on the data. Where windows are traced there is no measure of the graph either.

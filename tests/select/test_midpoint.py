@@ -286,3 +286,19 @@ def test_rates_that_no_step_back_can_correct_stay_as_they_are():
     assert rates[:, 1].var() < 1.3 and left.var() < 0.2
     traced = jax.jit(lambda following: meet_midway(plain, model, following, steps.bend))
     np.testing.assert_allclose(traced(steps.end).increment, met.increment, atol=2e-3)
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_a_variable_that_is_pulled_back_follows_its_present_and_not_the_sample_before(seed):
+    """FitzHugh and Nagumo's equations with noise: lag 1 describes a rate as well as lag 0."""
+    rng, state, path = np.random.default_rng(seed), np.array([-1.0, 0.0]), []
+    for k in range(2100 * 20):
+        v, w = state
+        drift = np.array([v - v**3 / 3 - w + 0.5, 0.08 * (v + 0.7 - 0.8 * w)])
+        state = state + 0.025 * drift + 0.0067 * np.array([1.6, 0.6]) * rng.normal(size=2)
+        if k % 20 == 19:
+            path.append(state)
+    lags = tuple(range(8))
+    found = ndde.discover(np.array(path[100:]), dt=0.5, lags=lags, key=jax.random.key(0))
+    assert found.windows.scheme == "midpoint"
+    assert found.graph[:, :, 0].all() and not found.graph[:, :, 1:].any()
