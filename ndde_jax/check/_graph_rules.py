@@ -19,6 +19,7 @@ from ..samples._samples import Samples
 from ..select._between import delays_between, left_at_delays
 from ..select._measured import SignalStrengths
 from ..select._midpoint import measured_rows
+from ..select._splines import MISSED, NOISELESS
 from ..windows._choose_lags import with_a_quarter_more
 from ..windows._windows import Windows, is_regular
 from ._conditioning import memory_of
@@ -63,11 +64,6 @@ SPREAD = 3
 CARRIED = 0.15
 # Share of a rate's variance that persists in what is left of it.
 MEMORY, HEAVY_MEMORY = 0.05, 0.3
-# Share of a rate's variance that paths without noise leave at most; noise of a hundredth of a
-# standard deviation a sample leaves more of any path that moves by less than a third in that time.
-NOISELESS = 1e-3
-# Share of a rate's variance that a law without noise may leave where splines describe it.
-TOLD = 0.01
 # Share of the variance of a next value below which hardly anything is foretold, and share of a
 # rate's that then still seems to be explained: of independent values it is a half.
 FORESIGHT, THIRD = 0.05, 1 / 3
@@ -255,7 +251,7 @@ class GraphEvidence:
         """
         rivals, now = self.relations.rivals, np.asarray(self.lags) == 0
         close = (rivals.lower <= 0) | (rivals.cost < OF_PRICE * self.price[None, :, None])
-        told = np.asarray(self.strengths.risk, float) < TOLD
+        told = np.asarray(self.strengths.risk, float) < MISSED
         told &= self.flow & ~self.kept[:, :, ~now].any(axis=(0, 2))
         late = ~now[rivals.rival[..., 1]] & told[None, :, None]
         return close & np.isfinite(rivals.cost) & self.kept & ~self.touching & ~late

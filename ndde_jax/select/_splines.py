@@ -174,10 +174,12 @@ class Searched(NamedTuple):
 
 
 # Share of a rate that splines and products of the present may miss of a law without noise for the
-# present to be all of it. Past states must leave more than a law leaves that is known to the last
-# digit, where they are no repair, and less than noise does. Chosen by looking at every other flow
-# of dysts.
-MISSED, KNOWN, NOISELESS = 0.01, 1e-5, 1e-3
+# present to be all of it; and share below which a law is known to the last digit, so that past
+# states which are needed for that repair nothing. Chosen by looking at every other flow of dysts.
+MISSED, KNOWN = 0.01, 1e-5
+# Share of a rate's variance that paths without noise leave at most; noise of a hundredth of a
+# standard deviation a sample leaves more of any path that moves by less than a third in that time.
+NOISELESS = 1e-3
 
 
 class _Law(NamedTuple):
@@ -230,9 +232,9 @@ def search_exact(
     present = [
         _Law.of(few, y, own.among(few.n_inputs)) for y, own in zip(outputs.T, now, strict=True)
     ]
-    if many is not None:
-        _or_sums(laws, present, data, outputs, many)
     both = list(zip(laws, present, strict=True))
+    if many is not None:
+        both = _or_sums(both, data, outputs, many)
     alone = np.array([law.repairs(own, dim) for law, own in both])
     alone &= ~data.required[:, dim:].any(axis=1)
     laws = [own if taken else law for (law, own), taken in zip(both, alone, strict=True)]
@@ -242,34 +244,35 @@ def search_exact(
 
 
 def _or_sums(
-    laws: list[_Law],
-    present: list[_Law],
+    both: list[tuple[_Law, _Law]],
     data: KnownData,
     outputs: Float[np.ndarray, "window target"],
     many: Callable[[], Design],
-) -> None:
-    """Put sums of splines with many knots in the place of laws, and of those of the present, that
-    they describe better.
+) -> list[tuple[_Law, _Law]]:
+    """Return the law of every rate and that of the present, sums of splines with many knots in the
+    place of those that they describe better.
 
     Nothing is better than a law of the present with few knots that leaves hardly anything, at a
     lower price than that of two inputs with many.
     """
-    dim, n, n_columns = data.dim, laws[0].fit.n, 2 * (len(MANY_QUANTILES) - 1)
+    dim, n, n_columns = data.dim, both[0][0].fit.n, 2 * (len(MANY_QUANTILES) - 1)
     least = n * np.log(FLOOR) + columns_price(n, float(n_columns))
     places = [
         j
-        for j, law in enumerate(laws)
+        for j, (law, _) in enumerate(both)
         if law.late(dim) or law.fit.risk > FLOOR or law.cost() > least
     ]
     if not places:
-        return
+        return both
     y, allowed, required = outputs[:, places], data.allowed[places], data.required[places]
     first = required | allowed & (np.arange(allowed.shape[1]) < dim)
     sums = (find_sums(many(), y, may, required) for may in (allowed, first))
-    for j, *both in zip(places, *sums, strict=True):
-        whole, now = (_Law.of(many(), outputs[:, j], own) for own in both)
-        laws[j] = min(laws[j], whole, now, key=_Law.cost)
-        present[j] = min(present[j], now, key=_Law.cost)
+    better = dict(enumerate(both))
+    for j, *terms in zip(places, *sums, strict=True):
+        whole, now = (_Law.of(many(), outputs[:, j], own) for own in terms)
+        law, present = both[j]
+        better[j] = min(law, whole, now, key=_Law.cost), min(present, now, key=_Law.cost)
+    return list(better.values())
 
 
 def present_terms(data: KnownData, design: Design) -> list[Terms]:
