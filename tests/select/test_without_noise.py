@@ -67,15 +67,31 @@ FLOWS = {
 }
 
 
+def flow(name):
+    drift, start, _ = FLOWS[name]
+    t = 10 + 0.1 * np.arange(1500)
+    return solve_ivp(drift, (0, t[-1]), start, "DOP853", t_eval=t, rtol=1e-9, atol=1e-10).y.T
+
+
 @pytest.mark.parametrize("name", FLOWS)
 def test_past_states_do_not_make_up_for_a_law_of_the_present(name):
-    drift, start, who = FLOWS[name]
-    t = 10 + 0.1 * np.arange(1500)
-    path = solve_ivp(drift, (0, t[-1]), start, "DOP853", t_eval=t, rtol=1e-9, atol=1e-10)
-    windows = ndde.lagged_windows(path.y.T, dt=0.1, lags=tuple(range(12)), scheme="central4")
+    path, who = flow(name), np.array(FLOWS[name][2], bool)
+    windows = ndde.lagged_windows(path, dt=0.1, lags=tuple(range(12)), scheme="central4")
     graph = np.asarray(ndde.recover(windows, CLOSED, key=jr.key(0)).graph)
-    np.testing.assert_array_equal(graph[:, :, 0], np.array(who, bool))
+    np.testing.assert_array_equal(graph[:, :, 0], who)
     assert not graph[:, :, 1:].any()
+
+
+def test_discover_says_that_past_states_were_left_out():
+    found = ndde.discover(flow("Rucklidge"), dt=0.1, lags=tuple(range(12)), key=jr.key(0))
+    assert not found.graph[:, :, 1:].any()
+    assert "Past states were left out as inputs of 1 of 3 variables" in " ".join(found.choices)
+
+
+def test_past_states_are_no_rivals_of_a_law_of_the_present():
+    """Which could replace some of its inputs, and made the graph one with reservations."""
+    found = ndde.discover(flow("Arneodo"), dt=0.1, lags=tuple(range(12)), key=jr.key(0))
+    assert found.verdict == "supported"
 
 
 def test_a_weak_delay_of_a_law_that_is_known_to_the_last_digit_is_kept():
