@@ -423,17 +423,8 @@ class Discovery(
     def sigma(self) -> np.ndarray:
         """The noise matrix Σ of dX = G dt + Σ dW, `[dim dim]`, lower triangular, in units of the
         variables per root of `time_unit`: that of the default ensemble, without measurement errors;
-        where the size of the noise follows the state, its mean.
-
-        ```python
-        import jax, numpy as np
-        import ndde_jax as ndde
-
-        x = 0.1 * np.random.default_rng(0).normal(size=(400, 2)).cumsum(0)
-        found = ndde.discover(np.sin(x), dt=1.0, recipe=ndde.Recipe.fast(), key=jax.random.key(0))
-        given = dict(history=np.sin(x), sigma=found.sigma, key=jax.random.key(1))
-        print(ndde.solve_sdde(found.model, n_steps=50, **given).ys[-1])
-        ```
+        where the size of the noise follows the state, its mean. For
+        `ndde.solve_sdde(found.model, sigma=found.sigma, ...)`.
         """
         return np.linalg.cholesky(self._members.noise.covariance / self.dt)
 
