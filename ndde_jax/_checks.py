@@ -135,7 +135,7 @@ def check_coefficient(value: Any, name: str = "coefficient") -> None:
     number.
     """
     if value is not None:
-        check_positive(**{name: value})
+        check_number(value, name, above=0)
 
 
 def check_flag(value: Any, name: str) -> None:

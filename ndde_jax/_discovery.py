@@ -426,7 +426,7 @@ class Discovery(
         where the size of the noise follows the state, its mean. For
         `ndde.solve_sdde(found.model, sigma=found.sigma, ...)`.
         """
-        return np.linalg.cholesky(self._members.noise.covariance / self.dt)
+        return self._members.noise.factor / np.sqrt(self.dt)
 
     @functools.cached_property
     def _echoed(self) -> tuple:

@@ -69,7 +69,8 @@ def recover(
     """Find which variables drive which, at which lag.
 
     Pure: `jit`, and `vmap` over windows, keys and all numbers in strategy and price, agree with
-    single calls. A graph is piecewise constant, so there is nothing to differentiate in it; `risk`
+    single calls; of [`Default`][ndde_jax.select.Default], which does less there, with one another.
+    A graph is piecewise constant, so there is nothing to differentiate in it; `risk`
     and `scores` of [`Splines`][ndde_jax.select.Splines] have derivatives by the windows, on the
     graph that is found.
 
@@ -163,8 +164,9 @@ class Default(AbstractStrategy):
     the rate hardly worse. And delays may lie between the candidates; networks then see sources at
     these delays, too.
 
-    Under `jit` and `vmap` closed forms decide alone, since the number of targets that need a
-    network depends on the data. Where windows are traced there is no measure of the graph either.
+    Under `jit` and `vmap` splines of seven knots and products decide alone, since the number of
+    targets that need more depends on the data: nothing is done there for records without noise, nor
+    for a target's own past. Where windows are traced there is no measure of the graph either.
 
     - `screen`: the search by closed forms, [`Splines`][ndde_jax.select.Splines].
     - `delays`: whether to look for delays between the candidate lags, where the samples are known;

@@ -23,7 +23,7 @@ from ._splines import (
     SplineGraph,
     partial_knots,
     present_terms,
-    search_exact,
+    search_flow,
     search_known,
     search_partial,
 )
@@ -136,7 +136,7 @@ class Screened:
             return Searched(search_partial(data, SHORTLIST), none, none)
         many = (lambda: self.many_knots) if self.exact else None
         if self.exact or (self._beside_present and self.windows.scheme == "midpoint"):
-            return search_exact(data, self.design, many, SHORTLIST, self.present)
+            return search_flow(data, self.design, many, SHORTLIST, self.present)
         several = len(self.windows.lags) > 1 and not data.refused
         now = self.present if several else None
         return Searched(search_known(data, self.design, SHORTLIST, now), none, none)

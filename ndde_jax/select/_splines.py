@@ -208,16 +208,16 @@ class _Law(NamedTuple):
         return bool(close and self.late(dim))
 
 
-def search_exact(
+def search_flow(
     data: KnownData,
     few: Design,
     many: Callable[[], Design] | None,
     shortlist: int,
     now: list[Terms],
 ) -> Searched:
-    """Return the [`spline_graph`][ndde_jax.select.spline_graph] of windows without noise, each
-    target on a design with few knots, or on one with many where sums of its splines describe it
-    better.
+    """Return the [`spline_graph`][ndde_jax.select.spline_graph] of a flow with past states beside
+    the present ones, some of whose rates may have no noise; each target on a design with few knots,
+    or on one with many where sums of its splines describe it better.
 
     A few states just before the present tell the rate of a path without noise, as differences, and
     so make up for what splines miss of a law of the present: where these miss little, and past
@@ -267,12 +267,12 @@ def _or_sums(
     y, allowed, required = outputs[:, places], data.allowed[places], data.required[places]
     first = required | allowed & (np.arange(allowed.shape[1]) < dim)
     sums = (find_sums(many(), y, may, required) for may in (allowed, first))
-    better = dict(enumerate(both))
+    better = list(both)
     for j, *terms in zip(places, *sums, strict=True):
         whole, now = (_Law.of(many(), outputs[:, j], own) for own in terms)
         law, present = both[j]
         better[j] = min(law, whole, now, key=_Law.cost), min(present, now, key=_Law.cost)
-    return list(better.values())
+    return better
 
 
 def present_terms(data: KnownData, design: Design) -> list[Terms]:
