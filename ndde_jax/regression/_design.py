@@ -267,7 +267,7 @@ def design_of(inputs: Any, weight: Any, knots: Any = None, error: Any = 0.0) -> 
     """Return the design of inputs `[window input]` with a weight for each window.
 
     - `knots`: of their splines, `[input knot]`; by default at quantiles of the inputs.
-    - `error`: variance of errors of the features, a number that is known.
+    - `error`: variance of errors of the features.
 
     ```python
     import numpy as np
@@ -290,7 +290,7 @@ def design_of(inputs: Any, weight: Any, knots: Any = None, error: Any = 0.0) -> 
         knots = jnp.nan_to_num(jnp.nanquantile(seen, at, axis=0).T)
     mean, basis = _splines(inputs, knots, weight, root)
     gram = inner_products(basis.features, basis.features)
-    if error:
+    if not isinstance(error, float) or error:
         eye = np.eye(basis.present.size, dtype=inputs.dtype)
         gram = gram + error * eye.reshape(gram.shape)
     return Design(

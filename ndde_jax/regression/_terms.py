@@ -622,7 +622,7 @@ def find_terms(design: Design, y: Any, allowed: Any, required: Any, step: int = 
     ```
     """
     if namespace_of((design, y, allowed, required)) is jnp:
-        return _find_traced(design, y, allowed, required, step)
+        return find_traced(design, y, allowed, required, step)[0]
     if required.sum() > MANY:
         return _straight_or_bent(design, y, required)
     if not allowed.all():
@@ -748,9 +748,15 @@ def _with_rounds(
     return terms, cost
 
 
-def _find_traced(design: Design, y: Any, allowed: Any, required: Any, step: int) -> Terms:
-    """Return the terms by one loop for both kinds of model, whose first turn has no products: the
-    body of the loop is compiled once.
+def find_traced(
+    design: Design, y: Any, allowed: Any, required: Any, step: int
+) -> tuple[Terms, Terms]:
+    """Return [`find_terms`][ndde_jax.regression.find_terms] where JAX traces, and the terms of the
+    inputs at the first lag alone that the search came upon; where there is one lag, the first
+    again.
+
+    One loop serves both kinds of model, and its first turn has no products: the body of the loop is
+    compiled once.
     """
     n_inputs = design.n_inputs
     worth, nothing = jnp.zeros(n_inputs, y.dtype), Terms.none(n_inputs, jnp)
@@ -804,22 +810,25 @@ def _find_traced(design: Design, y: Any, allowed: Any, required: Any, step: int)
 
     # A linear model from two inputs; inputs to begin with, down from them a linear model, from it
     # sums of splines and then their products, and all products; then each from nothing, and splines
-    # with products at once; and where there are several lags, products of the first and from them
-    # all others.
+    # with products at once; and where there are several lags, sums and their products of the first,
+    # these at once, and from them all others.
     yes, no = True, False
     kinds = [
-        jnp.array([no, no, no, yes, yes, no, yes, yes, yes, yes]),
-        jnp.array([no, no, no, no, yes, no, no, yes, yes, yes]),
-        jnp.array([no, yes, no, no, no, no, no, no, no, no]),
-        jnp.array([yes, no, yes, yes, yes, no, no, no, no, yes]),
-        jnp.array([no, no, no, no, yes, no, no, no, no, yes]),
-        jnp.array([no, no, no, no, no, no, no, no, yes, no]),
+        jnp.array([no, no, no, yes, yes, no, yes, yes, yes, yes, yes]),
+        jnp.array([no, no, no, no, yes, no, no, yes, no, yes, yes]),
+        jnp.array([no, yes, no, no, no, no, no, no, no, no, no]),
+        jnp.array([yes, no, yes, yes, yes, no, no, no, no, no, yes]),
+        jnp.array([no, no, no, no, yes, no, no, no, no, no, yes]),
+        jnp.array([no, no, no, no, no, no, no, no, yes, yes, no]),
     ]
-    if not 0 < step < n_inputs:
-        kinds = [kind[:8] for kind in kinds]
+    first, last, several = 8, 9, 0 < step < n_inputs
+    if not several:
+        kinds = [kind[:first] for kind in kinds]
     begin = best_pair_of_lines(design.gram[:, 0, :, 0], cross[:, 0], jnp.asarray(allowed))
     _, (terms, cost) = jax.lax.scan(searched, begin, kinds)
-    return jax.tree.map(lambda a: a[jnp.argmin(cost)], terms)
+    best = jnp.argmin(cost)
+    present = jnp.where(cost[first] <= cost[last], first, last) if several else best
+    return tuple(jax.tree.map(lambda a, k=k: a[k], terms) for k in (best, present))
 
 
 class Described(NamedTuple):

@@ -30,7 +30,7 @@ from ._judge import Judged, fit_on, judge
 from ._measured import Described, Measured, drift_on, measure_targets, networks_of
 from ._returns import proxies_among
 from ._screened import Screened
-from ._splines import SplineGraph, search_priced
+from ._splines import MARGIN, SplineGraph, search_priced, with_own_present
 from ._strategies import AbstractStrategy, Gates, Moves, Recovery, Splines, recovery
 from ._target_fit import TargetFit, beyond_chance
 from ._whole import ClosedForms, on_whole
@@ -41,9 +41,6 @@ MANY_INPUTS = 25
 # A network that describes a rate this much worse than bent splines, per window, may still need
 # fewer of the inputs, and then be better.
 COMPARABLE = 0.05
-# Nats of twice the likelihood within which a map's own inputs are preferred, and of a flow the
-# present of its target.
-MARGIN = 6.0
 TOGETHER = (
     "Sources act over several lags each: for each target sources were chosen first, then their "
     "lags, at the price of effects as small as the record has. One by one many of these lags are "
@@ -165,8 +162,9 @@ class Default(AbstractStrategy):
     these delays, too.
 
     Under `jit` and `vmap` splines of seven knots and products decide alone, since the number of
-    targets that need more depends on the data: nothing is done there for records without noise, nor
-    for a target's own past. Where windows are traced there is no measure of the graph either.
+    targets that need more depends on the data: there are no networks, and a law without noise that
+    bends sharply keeps inputs that make up for it. Where windows are traced there is no measure of
+    the graph either.
 
     - `screen`: the search by closed forms, [`Splines`][ndde_jax.select.Splines].
     - `delays`: whether to look for delays between the candidate lags, where the samples are known;
@@ -396,11 +394,7 @@ def _with_own_present(own: TargetFit) -> TargetFit:
     are nearly the same.
     """
     data, j = own.data, own.target
-    past = own.inputs[(own.inputs % data.dim == j) & (own.inputs != j)]
-    if not len(past) or data.required[j, past].any() or not data.allowed[j, j]:
-        return own
-    mask = own.mask.copy()
-    mask[past], mask[j] = False, True
+    mask = with_own_present(own.mask, j, data.dim, data.allowed[j], data.required[j])
     other = own.on(mask)
     return other if other.criterion() <= own.criterion() + MARGIN else own
 

@@ -18,6 +18,7 @@ from ..windows._stencils import SMOOTH_SHARE
 from ..windows._windows import Windows
 from ._between import Record, Refiner
 from ._splines import (
+    EXACT,
     SHORTLIST,
     Searched,
     SplineGraph,
@@ -28,11 +29,6 @@ from ._splines import (
     search_partial,
 )
 from ._target_fit import TargetFit
-
-# Variance of errors that inputs of a record without noise have for a search. Without any, a few
-# states just before the present tell a rate as their differences, with large coefficients of
-# opposite signs. Chosen by looking at the links of seven chaotic flows and of flows with delays.
-EXACT = 1e-6
 
 
 class Screened:

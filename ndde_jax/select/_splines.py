@@ -39,9 +39,11 @@ from ..regression._terms import (
     find_all_terms,
     find_sums,
     find_terms,
+    find_traced,
     fit_terms,
 )
 from ..windows._flat import FlatData, FlatPartial, KnownData
+from ..windows._stencils import SMOOTH_SHARE
 from ..windows._windows import Windows
 from ._worth import Worth, worth_of
 
@@ -180,6 +182,13 @@ MISSED, KNOWN = 0.01, 1e-5
 # Share of a rate's variance that paths without noise leave at most; noise of a hundredth of a
 # standard deviation a sample leaves more of any path that moves by less than a third in that time.
 NOISELESS = 1e-3
+# Variance of errors that inputs of a record without noise have for a search. Without any, a few
+# states just before the present tell a rate as their differences, with large coefficients of
+# opposite signs. Chosen by looking at the links of seven chaotic flows and of flows with delays.
+EXACT = 1e-6
+# Nats of twice the likelihood within which a map's own inputs are preferred, and of a flow the
+# present of its target.
+MARGIN = 6.0
 
 
 class _Law(NamedTuple):
@@ -204,8 +213,26 @@ class _Law(NamedTuple):
         """Return whether the terms read past states that only make up for what the law of the
         present misses.
         """
-        close = present.fit.risk < MISSED and KNOWN < self.fit.risk < NOISELESS
-        return bool(close and self.late(dim))
+        return bool(_repairs(self.fit, present.fit, dim))
+
+
+def _repairs(law: Fit, present: Fit, dim: int) -> Any:
+    """Return whether a law reads past states that only make up for what that of the present
+    misses.
+    """
+    close = (present.risk < MISSED) & (law.risk > KNOWN) & (law.risk < NOISELESS)
+    return close & law.terms.reads()[dim:].any()
+
+
+def with_own_present(inputs: Any, j: Any, dim: int, allowed: Any, required: Any) -> Any:
+    """Return the inputs of a rate of a flow, `[input]`, with the present of target `j` in the place
+    of past states of it, where it has any and may do without these.
+    """
+    numbers = np.arange(inputs.shape[0])
+    past = inputs & (numbers % dim == j) & (numbers >= dim)
+    present = allowed & (numbers == j)
+    may = past.any() & present.any() & ~(past & required).any()
+    return (inputs & ~(past & may)) | (present & may)
 
 
 def search_flow(
@@ -344,12 +371,15 @@ def search_partial(data: KnownData, shortlist: int) -> SplineGraph:
 
 
 class _Found(NamedTuple):
-    """The `terms` that a search of one target finds in the windows of a `design`; the inputs that
-    the next has to know, `used`; and whether it has fewer windows, and is needed, `again`.
+    """What a search of one target finds: the `terms` of a rate `y` in the windows of a `design`,
+    and those of the `present` alone; the inputs that the next search has to know, `used`; and
+    whether it has fewer windows, and is needed, `again`.
     """
 
     design: Design
+    y: Any
     terms: Terms
+    present: Terms
     used: Any
     again: Any
 
@@ -363,7 +393,8 @@ def _searched_once(
     y, _ = design.standardised(raw)
     terms = find_terms(design, y, allowed & (used | (number < ROUNDS - 1)), required, dim)
     more = used | terms.reads()
-    return _Found(design, terms, more, (weight > partial.weight(rated, more)).any())
+    again = (weight > partial.weight(rated, more)).any()
+    return _Found(design, y, terms, terms, more, again)
 
 
 def _graph_of(found: Described, data: KnownData | FlatData) -> SplineGraph:
@@ -407,22 +438,36 @@ def search_priced(
 def _search_traced(
     windows: Windows, n_slots: int, price: AbstractPrice | None = None, *, priced: bool = False
 ) -> tuple[SplineGraph, Any]:
-    data, partial = FlatData(windows), FlatPartial.of(windows, jnp)
-    whole = design_of(data.inputs, data.weight) if partial is None else None
+    data, partial, dim = FlatData(windows), FlatPartial.of(windows, jnp), windows.dim
+    scheme, lags = windows.scheme, windows.lags
+    # Whether the present of a flow may stand for past states.
+    beside = priced and scheme != "euler" and len(lags) > 1 and lags[0] == 0
+    error: Any = 0.0
+    if beside and scheme == "central4":
+        exact = jnp.mean(windows.noise_share) < SMOOTH_SHARE
+        error = jnp.where(exact, EXACT, 0.0).astype(data.inputs.dtype)
+    whole = design_of(data.inputs, data.weight, error=error) if partial is None else None
 
     # A batch is a loop over one program: as quick here, and a fraction of it to compile.
     @jax.custom_batching.sequential_vmap
     def search(design, raw, allowed, required, partial):
-        if partial is not None:
-            return _search_partial_traced(partial, allowed, required, data.dim)
+        knots = None if partial is None else partial_knots(partial)
 
         def target(args):
-            output, allowed, required = args
-            y, _ = design.standardised(output)
-            return find_terms(design, y, allowed, required, data.dim)
+            raw, rated, *given, j = args
 
-        # Every window holds all inputs.
-        return jax.lax.map(target, (raw.T, allowed, required)), jnp.zeros_like(allowed)
+            def once(may, must, used, number):
+                if partial is not None:
+                    return _searched_once(partial, knots, raw, rated, may, must, dim, used, number)
+                y, _ = design.standardised(raw)  # every window holds all inputs
+                both = find_traced(design, y, may, must, dim)
+                return _Found(design, y, *both, used, jnp.asarray(False))
+
+            return _search_target(once, *given, j, dim, scheme if beside else None)
+
+        rated = jnp.ones_like(raw, bool) if partial is None else partial.rated
+        raw = raw if partial is None else partial.outputs
+        return jax.lax.map(target, (raw.T, rated.T, allowed, required, jnp.arange(dim)))
 
     # Which terms there are is piecewise constant; what they are worth has derivatives.
     given, partial_given = jax.lax.stop_gradient(((whole, data.outputs), partial))
@@ -461,23 +506,38 @@ def _worth_a_price(fit: Fit, worth: Worth, price: AbstractPrice | None) -> Price
     return Priced(kept, fit.corrected_risk(worth.mask & ~kept), limit)
 
 
-def _search_partial_traced(partial: FlatPartial, allowed, required, dim: int):
-    """Return what [`search_partial`][ndde_jax.select._splines.search_partial] finds of every
-    target, and the inputs that its windows had to hold, where windows are traced.
+def _search_target(
+    once: Callable[..., _Found], allowed, required, j, dim: int, scheme: str | None
+) -> tuple[Terms, Any]:
+    """Return the terms of target `j` at which searches end, and the inputs that its windows had to
+    hold, where JAX traces. One loop, whose body is compiled once, serves all searches.
+
+    - `once`: the search among inputs that are allowed, all of those that are required, in the
+        windows that hold others; its last argument is the number of searches before.
+    - `scheme`: of the windows of a flow whose present may stand for past states; None for others.
     """
-    knots = partial_knots(partial)
 
-    def target(args):
-        def searched(carry):
-            _, used, _, number = carry
-            found = _searched_once(partial, knots, *args, dim, used, number)
-            return found.terms, jnp.where(found.again, found.used, used), found.again, number + 1
+    def searched(carry):
+        terms, cost, (may, must, used), number, _, last = carry
+        found = once(may, must, used, number)
+        again = found.again & (number + 1 < ROUNDS) & ~last
+        new, new_cost, other = found.terms, cost, found.terms.reads()
+        if scheme is not None:
+            law, now = (fit_terms(found.design, found.y, t) for t in (new, found.present))
+            alone = _repairs(law, now, dim) & ~must[dim:].any()
+            alone &= (scheme == "midpoint") | (found.design.error > 0)
+            new = jax.tree.map(lambda a, b: jnp.where(alone, b, a), new, found.present)
+            new_cost = jnp.where(alone, now.criterion(), law.criterion())
+            better = ~last | (new_cost <= cost + MARGIN)
+            new = jax.tree.map(lambda a, b: jnp.where(better, a, b), new, terms)
+            other = with_own_present(new.reads(), j, dim, allowed, required)
+        asks = (other != new.reads()).any() & ~again & ~last
+        given = (other, other, used | other), (may, must, jnp.where(again, found.used, used))
+        given = jax.tree.map(lambda a, b: jnp.where(asks, a, b), *given)
+        return new, new_cost, given, number + 1, again | asks, asks
 
-        required = args[3]
-        nothing = Terms.none(len(required), jnp)
-        start = (nothing, required, jnp.asarray(True), jnp.zeros((), jnp.int32))
-        goes_on = lambda carry: carry[2] & (carry[3] < ROUNDS)  # noqa: E731
-        terms, used, _, _ = jax.lax.while_loop(goes_on, searched, start)
-        return terms, used
-
-    return jax.lax.map(target, (partial.outputs.T, partial.rated.T, allowed, required))
+    yes, no = jnp.asarray(True), jnp.asarray(False)
+    start = Terms.none(len(required), jnp), (allowed, required, required)
+    carry = start[0], jnp.zeros(()), start[1], jnp.zeros((), jnp.int32), yes, no
+    terms, _, (_, _, used), *_ = jax.lax.while_loop(lambda c: c[4], searched, carry)
+    return terms, used

@@ -288,9 +288,10 @@ def test_rates_that_no_step_back_can_correct_stay_as_they_are():
     np.testing.assert_allclose(traced(steps.end).increment, met.increment, atol=2e-3)
 
 
-@pytest.mark.parametrize("seed", [1, 2])
-def test_a_variable_that_is_pulled_back_follows_its_present_and_not_the_sample_before(seed):
-    """FitzHugh and Nagumo's equations with noise: lag 1 describes a rate as well as lag 0."""
+def pulled_back(seed):
+    """FitzHugh and Nagumo's equations with noise, of which lag 1 describes a rate as well as lag
+    0.
+    """
     rng, state, path = np.random.default_rng(seed), np.array([-1.0, 0.0]), []
     for k in range(2100 * 20):
         v, w = state
@@ -298,7 +299,26 @@ def test_a_variable_that_is_pulled_back_follows_its_present_and_not_the_sample_b
         state = state + 0.025 * drift + 0.0067 * np.array([1.6, 0.6]) * rng.normal(size=2)
         if k % 20 == 19:
             path.append(state)
+    return np.array(path[100:])
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_a_variable_that_is_pulled_back_follows_its_present_and_not_the_sample_before(seed):
     lags = tuple(range(8))
-    found = ndde.discover(np.array(path[100:]), dt=0.5, lags=lags, key=jax.random.key(0))
+    found = ndde.discover(pulled_back(seed), dt=0.5, lags=lags, key=jax.random.key(0))
     assert found.windows.scheme == "midpoint"
     assert found.graph[:, :, 0].all() and not found.graph[:, :, 1:].any()
+
+
+@pytest.mark.slow
+def test_a_batch_of_what_is_pulled_back_follows_its_present():
+    windows = [
+        ndde.select.midpoint_windows(pulled_back(seed), dt=0.5, lags=tuple(range(8)))
+        for seed in (1, 2)
+    ]
+    strategy = ndde.select.Default(networks=None)
+    recover = lambda w: ndde.recover(w, strategy, key=jax.random.key(0)).graph  # noqa: E731
+    graphs = np.asarray(jax.jit(jax.vmap(recover))(ndde.stack_windows(windows)))
+    assert graphs[..., 0].all() and not graphs[..., 1:].any()
+    for one, graph in zip(windows, graphs, strict=True):
+        np.testing.assert_array_equal(recover(one), graph)

@@ -2,6 +2,7 @@
 rate.
 """
 
+import jax
 import jax.random as jr
 import numpy as np
 import pytest
@@ -80,6 +81,19 @@ def test_past_states_do_not_make_up_for_a_law_of_the_present(name):
     graph = np.asarray(ndde.recover(windows, CLOSED, key=jr.key(0)).graph)
     np.testing.assert_array_equal(graph[:, :, 0], who)
     assert not graph[:, :, 1:].any()
+
+
+@pytest.mark.slow
+def test_past_states_do_not_make_up_for_a_law_of_the_present_in_a_batch():
+    """Of both flows at once, whose graphs are those of each alone."""
+    lags = tuple(range(12))
+    windows = [
+        ndde.lagged_windows(flow(name), dt=0.1, lags=lags, scheme="central4") for name in FLOWS
+    ]
+    recover = jax.jit(jax.vmap(lambda w: ndde.recover(w, CLOSED, key=jr.key(0)).graph))
+    graphs = np.asarray(recover(ndde.stack_windows(windows)))
+    np.testing.assert_array_equal(graphs[..., 0], [FLOWS[name][2] for name in FLOWS])
+    assert not graphs[..., 1:].any()
 
 
 def test_discover_says_that_past_states_were_left_out():
