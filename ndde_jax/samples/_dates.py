@@ -113,8 +113,8 @@ _SHORT_YEAR_FIRST = _SHAPES[-1]
 
 
 class Dates(NamedTuple):
-    """Dates as `datetime64[us]`, in universal time where they name a zone; `wall` holds local clock
-    time, `said` the assumptions made.
+    """Dates as `datetime64[us]`, in standard time, without daylight saving, where they name a zone;
+    `wall` holds local clock time, `said` the assumptions made.
     """
 
     stamps: np.ndarray
@@ -318,7 +318,7 @@ def read_dates(cells: Sequence[str], where: str, *, day_first: bool | None = Non
     if np.isnan(ahead).all():
         return Dates(tried[best], None, said)
     minutes = np.nan_to_num(ahead).astype("m8[m]")
-    return Dates(tried[best] - minutes, tried[best], said)
+    return Dates(tried[best] - minutes + minutes.min(), tried[best], said)
 
 
 # ---- containers ----
@@ -326,7 +326,7 @@ def read_dates(cells: Sequence[str], where: str, *, day_first: bool | None = Non
 
 def typed_stamps(column: Any) -> Dates | None:
     """Return a column or index of pandas dates, spans of time or dates of another calendar; None
-    for one of any other type. Dates with a zone keep their local clock time.
+    for one of any other type.
     """
     import pandas as pd
 
@@ -338,8 +338,7 @@ def typed_stamps(column: Any) -> Dates | None:
     index = pd.DatetimeIndex(column)
     if index.tz is None:
         return Dates(index.to_numpy())
-    universal = index.tz_convert("UTC").tz_localize(None)
-    return Dates(universal.to_numpy(), index.tz_localize(None).to_numpy())
+    return Dates(_standard_time(index), index.tz_localize(None).to_numpy())
 
 
 def _from_calendar(stamps: np.ndarray) -> np.ndarray:
@@ -357,8 +356,10 @@ def _from_calendar(stamps: np.ndarray) -> np.ndarray:
 
 
 def settled(dates: Dates, zone: str | None = None, rows: Sequence[np.ndarray] = ()) -> Dates:
-    """Return the reading of dates that is regular: universal time, or local time with changes of
-    the clock compensated. `rows` are those of each recording.
+    """Return the reading of dates that is regular: the clock on the wall, or one that daylight
+    saving does not change. Where both are, the dates of days and months are those on the wall, and
+    those of less than a day in standard time, as they are where clocks change. `rows` are those of
+    each recording.
 
     **Raises:** `ValueError` for a zone that is none, or in which these dates do not exist.
     """
@@ -367,15 +368,16 @@ def settled(dates: Dates, zone: str | None = None, rows: Sequence[np.ndarray] = 
     local = dates.stamps if dates.wall is None else dates.wall
     if zone is not None:
         try:
-            return dates._replace(stamps=_universal(local, zone))
+            return dates._replace(stamps=_in_zone(local, zone))
         except Exception as error:  # of pandas and of the data base of zones, of many kinds
             raise ValueError(f"--time-zone {zone}: {str(error).splitlines()[0][:200]}") from error
     rows = rows or (np.arange(len(dates.stamps)),)
     before = rank(dates.stamps, rows)
-    if dates.wall is not None:
-        return dates._replace(stamps=local) if rank(local, rows) > before else dates
     steps = [np.diff(local[r].astype("M8[s]").astype(int)) for r in rows if len(r) > 2]
     typical = min(map(np.median, steps), default=0)
+    if dates.wall is not None:
+        regular = rank(local, rows) - before
+        return dates._replace(stamps=local) if regular > (typical < SECONDS["day"]) - 1 else dates
     changes = any((np.abs(step - typical) == 3600).any() for step in steps)
     if before == 3 or not 0 < typical <= 43200 or not changes:
         return dates
@@ -385,14 +387,27 @@ def settled(dates: Dates, zone: str | None = None, rows: Sequence[np.ndarray] = 
         with contextlib.suppress(Exception):  # whatever says that they are not of this zone
             stamps = np.array(local)
             for r in rows:
-                stamps[r] = _universal(local[r], name)
+                stamps[r] = _in_zone(local[r], name)
             if rank(stamps, rows) > max(before, 1):
                 return Dates(stamps, local, said)
     return dates
 
 
-def _universal(local: np.ndarray, zone: str) -> np.ndarray:
+def _in_zone(local: np.ndarray, zone: str) -> np.ndarray:
+    """Return the standard time of a clock on the wall of a zone."""
     import pandas as pd
 
-    index = pd.DatetimeIndex(local).tz_localize(zone, ambiguous="infer")
-    return index.tz_convert("UTC").tz_localize(None).to_numpy("datetime64[us]")
+    return _standard_time(pd.DatetimeIndex(local).tz_localize(zone, ambiguous="infer"))
+
+
+def _standard_time(index: Any) -> np.ndarray:
+    """Return dates with a zone in its standard time, that of the season in which its clocks are
+    behind: whatever part of a year a record has, equal clocks are equal times.
+    """
+    import pandas as pd
+
+    universal = index.tz_convert("UTC").tz_localize(None)
+    if len(index):
+        seasons = [pd.Timestamp(index[0].year, month, 1, tz=index.tz) for month in (1, 7)]
+        universal = universal + min(season.utcoffset() for season in seasons)
+    return universal.to_numpy("datetime64[us]")

@@ -15,7 +15,7 @@ from ndde_jax.samples._clock import sampling
 from ndde_jax.samples._columns import codes_of, find_spikes, is_clock, is_event
 from ndde_jax.samples._dates import read_dates
 from ndde_jax.samples._prepare import set_aside
-from ndde_jax.samples._tables import read_table
+from ndde_jax.samples._tables import read_table, rows_of_months
 from tests.check.test_data_findings import oscillators
 
 X = np.random.default_rng(0).normal(size=(60, 2)).cumsum(axis=0).round(3)
@@ -245,6 +245,46 @@ def test_zones_are_kept_through_gaps(freq, expected):
     assert samples.time_unit == expected
     filled = ndde.prepare_samples(samples, ("clock",))
     assert filled.regular and len(filled.values[0]) == 900 and np.isnan(filled.values[0][100, 0])
+
+
+@pytest.mark.parametrize(
+    "freq, zone, begins",
+    [
+        ("D", "Asia/Tokyo", "2024-01-01T00"),
+        ("D", "Europe/Berlin", "2024-07-01T00"),  # in summer alone, when clocks are ahead
+        ("MS", "Asia/Tokyo", "1960-01-01T00"),
+        ("MS", "Europe/Berlin", "1960-01-01T00"),
+        ("h", "America/New_York", "2024-01-01T00"),
+        ("h", "Australia/Sydney", "2024-06-01T00"),
+        # Standard time, whatever part of a year there is.
+        ("h", "Europe/Berlin", "2024-07-01T00"),
+    ],
+)
+def test_dates_with_a_zone_are_those_of_its_clocks(freq, zone, begins, tmp_path):
+    """Of a frame, and of a file whose dates name how far they are ahead."""
+    index = pd.date_range(begins, periods=300, freq=freq, tz=zone)
+    frame = pd.DataFrame({"a": np.arange(300.0) ** 2}, index=index.rename("time"))
+    ahead = pd.Timedelta(hours=1) if (freq, zone) == ("h", "Europe/Berlin") else pd.Timedelta(0)
+    expected = pd.Timestamp(begins) - ahead
+    samples = ndde.read_samples(frame)
+    assert samples.regular and pd.Timestamp(samples.starts[0]) == expected
+    if zone == "Asia/Tokyo":
+        assert read(tmp_path, frame.to_csv()).stamps[0] == expected
+
+
+def test_months_are_those_of_the_clock_on_the_wall(tmp_path):
+    index = pd.date_range("1960-01-01", periods=240, freq="MS", tz="Asia/Tokyo", name="time")
+    table = read(tmp_path, pd.DataFrame({"a": np.arange(240.0) ** 2}, index=index).to_csv())
+    inside = rows_of_months("x.csv", table.stamps, [6, 7, 8])
+    np.testing.assert_array_equal(index.month[inside], np.tile([6, 7, 8], 20))
+
+
+def test_clocks_without_a_zone_are_those_on_the_wall():
+    """A record in standard time goes on where one without a zone says the same."""
+    index = pd.date_range("2024-01-01", periods=400, freq="h", tz="Asia/Tokyo")
+    frame = pd.DataFrame({"a": np.arange(400.0) ** 2}, index=index)
+    with_zone, without = (ndde.read_samples(f) for f in (frame, frame.tz_localize(None)))
+    assert with_zone.starts == without.starts
 
 
 @pytest.mark.parametrize("start", ["0850-01-01", "1650-01-01", "2200-01-01"])
@@ -720,7 +760,7 @@ def lines(stamps, form, mark=","):
             ["Fecha,q,p", *lines(HOURS, "%d/%m/%Y %H:%M CET")],
             ("q", "p"),
             (1.0, "hour"),
-            "2019-02-27T21",
+            "2019-02-27T22",
         ),
         (
             ["date,q,p", *lines(MONTHS, lambda day: f"{day.year}.{day.month:02d}")],
