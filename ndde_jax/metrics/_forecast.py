@@ -12,10 +12,11 @@ from typing import Any, TypeAlias
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, ArrayLike, Float, Shaped
 
 from .._checks import check_choice, check_flag, check_positive, check_real_array
-from .._types import Checked, floating_type, root, to_jax
+from .._types import Checked, floating_type, namespace_of, root, to_jax
 
 NORMS = ("l2", "rms")
 # Numbers `[*batch time dim]`, and a number or one per trajectory.
@@ -280,16 +281,15 @@ def interval_coverage(
     print(metrics.interval_coverage(np.zeros(4), np.ones(4), np.array([0.5, 1.0, 2.0, -1.0])))  # .5
     ```
     """
-    arrays = []
     for value, name in ((low, "low"), (high, "high"), (truth, "truth")):
         check_real_array(value, name, "of one shape")
-        arrays.append(_floating(value))
-    low, high, truth = arrays
-    if not low.shape == high.shape == truth.shape:
+    shapes = [np.shape(value) for value in (low, high, truth)]
+    if len(set(shapes)) > 1:
         raise ValueError(
-            f"low, high and truth must have one shape; got {low.shape}, {high.shape} and "
-            f"{truth.shape}."
+            f"low, high and truth must have one shape; got {shapes[0]}, {shapes[1]} and "
+            f"{shapes[2]}."
         )
+    low, high, truth = _less_the_level(truth, low, high, truth)
     came = ~jnp.isnan(truth)
     return jnp.mean(((low <= truth) & (truth <= high)).astype(truth.dtype), where=came)
 
@@ -351,14 +351,23 @@ def _floating(value: Any) -> Array:
     return to_jax(value, floating_type(value))
 
 
+def _less_the_level(level: Any, *values: Any) -> list[Array]:
+    """Return values less what came, in the precision in which they are given: JAX's may not tell
+    levels such as 1e9 from their neighbours.
+    """
+    xp, kind = namespace_of((level, values)), jnp.result_type(*map(floating_type, values))
+    level, *values = (xp.asarray(a, np.float64 if xp is np else kind) for a in (level, *values))
+    level = xp.where(xp.isfinite(level), level, 0)
+    return [to_jax(a - xp.broadcast_to(level, a.shape), kind) for a in values]
+
+
 def _paths(samples: Any, truth: Any) -> tuple[Array, Array]:
     check_real_array(samples, "samples", "[path *shape]")
     check_real_array(truth, "truth", "[*shape]")
-    samples, truth = _floating(samples), _floating(truth)
-    if samples.ndim < 1 or samples.shape[0] < 1 or samples.shape[1:] != truth.shape:
+    shape = np.shape(samples)
+    if len(shape) < 1 or shape[0] < 1 or shape[1:] != np.shape(truth):
         raise ValueError(
-            "samples must be [path *shape] and truth [*shape]; got "
-            f"{samples.shape} and {truth.shape}."
+            f"samples must be [path *shape] and truth [*shape]; got {shape} and {np.shape(truth)}."
         )
-    dtype = jnp.result_type(samples, truth)
-    return samples.astype(dtype), truth.astype(dtype)
+    samples, truth = _less_the_level(truth, samples, truth)
+    return samples, truth

@@ -52,6 +52,22 @@ def test_interval_coverage_counts_what_came():
     assert np.isnan(metrics.interval_coverage(low, high, truth * np.nan))
 
 
+@pytest.mark.parametrize("level", [0.0, 1e6, 1e9])
+def test_scores_do_not_depend_on_the_level(level):
+    """Single precision cannot tell 1e9 from its neighbours: every forecast was right there."""
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=(50, 20, 2)), rng.normal(size=(20, 2))
+    with jax.enable_x64(False):
+        low, high = np.quantile(x, [0.1, 0.9], axis=0) + level
+        got = metrics.crps(x + level, y + level), metrics.energy_score(x + level, y + level)
+        covered = metrics.interval_coverage(low, high, y + level)
+    expected = metrics.crps(x, y), metrics.energy_score(x, y)
+    for one, other in zip(got, expected, strict=True):
+        np.testing.assert_allclose(one, other, atol=1e-5)
+    inside = (low <= y + level) & (y + level <= high)
+    assert float(covered) == pytest.approx(inside.mean())
+
+
 def test_energy_score_is_the_double_sum_and_for_one_variable_the_crps():
     rng = np.random.default_rng(0)
     x, y = rng.normal(size=(9, 4, 3)), rng.normal(size=(4, 3))
