@@ -93,6 +93,8 @@ def read_clocked(x: Any, dt: Any, t: Any, names: Any) -> "tuple[Labelled, Trajec
     found = read_labelled(x, time=dt is None and t is None)
     if dt is None and t is None:
         dt, t = found.dt, found.t
+        if dt is None and t is None and found.starts:
+            raise ValueError("Expected at least two time stamps; x has one, and no interval.")
     found = found._replace(names=found.names if names is None else check_names(names, None))
     return found, read_trajectories(found.values, dt=dt, t=t, names=found.names)
 
@@ -124,7 +126,7 @@ def read_alike(known: Samples, other: Any, *, wanted_by: str, time: bool = True)
     order = [names.index(name) for name in known.names]
     found = found._replace(values=[value[:, order] for value in values], names=known.names)
     if not time or (found.dt is None and found.t is None):
-        return found._replace(dt=known.dt, t=None, time_unit=known.time_unit, starts=())
+        return found._replace(dt=known.dt, t=None, time_unit=known.time_unit)
     unit = known.time_unit or found.time_unit
     ratio = unit_ratio(found.time_unit or unit, unit)
     if ratio is None:
@@ -276,9 +278,10 @@ def _from_pandas(x: Any, time: bool) -> list[Labelled]:
     text = [str(c) for c, kind in frame.dtypes.items() if not _is_real(kind)]
     if text:
         raise ValueError(
-            f"x: all columns must hold real numbers; {', '.join(text)} do not. Drop them with "
-            "x.drop(columns=[...]), or make a time column the index with set_index; of a column "
-            "that tells recordings apart and one of time, set_index([recording, time])."
+            f"x: all columns must hold real numbers; {', '.join(text)} do not. Where they are "
+            "numbers of dtype object, x.astype(float); else drop them with x.drop(columns=[...]), "
+            "or make a time column the index with set_index; of a column that tells recordings "
+            "apart and one of time, set_index([recording, time])."
         )
     # Columns without names are numbered by pandas.
     numbered = isinstance(frame.columns, pd.RangeIndex) or (x.ndim == 1 and x.name is None)
@@ -346,8 +349,10 @@ def _timed(values: Any, names: Any, stamps: np.ndarray | None, rows: np.ndarray)
     """
     if stamps is None or len(stamps) == 0:
         return Labelled(values[rows], names, None, None, "")
-    found = sampling(stamps[rows])
     starts = (_start(stamps[rows]),) if stamps.dtype.kind == "M" else ()
+    if starts and len(rows) == 1:
+        return Labelled(values[rows], names, None, None, "", starts=starts)  # no interval yet
+    found = sampling(stamps[rows])
     times = None if found.dt is not None else found.times
     return Labelled(values[rows], names, found.dt, times, found.unit, starts=starts)
 

@@ -9,7 +9,15 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
-from .._checks import check_concrete, check_key, check_real_array, check_whole, is_traced, shown
+from .._checks import (
+    check_concrete,
+    check_key,
+    check_number,
+    check_real_array,
+    check_whole,
+    is_traced,
+    shown,
+)
 from .._spoken import amount, listed, more_than, times
 from .._types import Checked, namespace_of
 from ..samples._columns import rests
@@ -34,6 +42,11 @@ from ._simulate import Change, check_memory, learned_paths, no_change
 
 # Share of the range of the data beyond which a past is said to lie outside of it.
 BEYOND = 0.1
+# Share of times and paths outside the range of the data from which on a note says so.
+OUTSIDE = 0.05
+# Share of the spread that the record has in as many samples below which paths have come to rest;
+# stretches of the record that this takes, and the least samples of one.
+AT_REST, STRETCHES, SHORTEST = 0.2, 4, 20
 
 
 @dataclasses.dataclass(frozen=True)
@@ -69,8 +82,12 @@ class Forecast:
         """The value below which half of the paths lie."""
         return self.quantile(0.5)
 
-    def interval(self, level: float = 0.9) -> tuple[Any, Any]:
-        """Return the lower and the upper end of a central interval, each `[horizon dim]`."""
+    def interval(self, level: Checked[float] = 0.9) -> tuple[Any, Any]:
+        """Return the lower and the upper end of a central interval, each `[horizon dim]`.
+
+        - `level`: the share of paths in it, between 0 and 1.
+        """
+        check_number(level, "level", above=0, below=1)
         return self.quantile((1 - level) / 2), self.quantile((1 + level) / 2)
 
     def to_frame(self):
@@ -217,8 +234,11 @@ class WithForecasts:
         level = origin.level(np.arange(steps + 1))
         change, told = known_inputs(origin, inputs, level, steps)
         run, diverged = learned_paths(self, ensemble, change, origin.newest(), paths, key)
-        run, past = origin.level(later).outside(run), origin.past
-        notes = (*origin.notes, *told, *_beyond_note(self, past), *divergence_note(diverged))
+        past = origin.past
+        notes = (*origin.notes, *told, *divergence_note(diverged))
+        notes += _beyond_note(self, past) or outside_note(self, run)
+        notes += _at_rest_note(self, run)
+        run = origin.level(later).outside(run)
         notes += _below_zero_note(self, run)
         past = origin.level(np.arange(1 - len(past), 1)).outside(past)
         about = (self.names, self.time_unit, notes, origin.start)
@@ -253,6 +273,68 @@ def _beyond_note(found: Any, past: np.ndarray) -> tuple[str, ...]:
         f"{found.names[worst]} comes from outside the range of the data, by "
         f"{times(float(by[worst]))} it: the drift is an extrapolation there, and intervals do not "
         "know by how much it errs.",
+    )
+
+
+def outside_note(
+    found: Any, run: Any, before: Any = None, when: Any = slice(None)
+) -> tuple[str, ...]:
+    """Return a note on paths as the drift reads them, `[path step dim]`, that leave the range of
+    the data; empty inside.
+
+    - `before`: paths without a change that was made; `when`: the steps that count.
+    """
+    if is_traced(run, before):
+        return ()
+    low, high = range_of(found)
+
+    def share(paths):
+        paths = np.asarray(paths)
+        return np.mean((paths < low) | (paths > high), axis=0)[when].mean(axis=0)
+
+    after, ends = share(run), level_of(found).outside(np.stack([low, high]))
+    plain = [""] * len(after)
+    if before is not None:
+        plain = [f" ({value:.0%} without the change)" for value in share(before)]
+    said = [
+        f"{found.names[i]} ({ends[0, i]:.4g} to {ends[1, i]:.4g}) in {after[i]:.0%}{plain[i]}"
+        for i in np.argsort(-after, kind="stable")
+        if after[i] > OUTSIDE
+    ]
+    if not said:
+        return ()
+    return (
+        f"Outside the range of the data: {listed(said)} of the times and paths. There the drift is "
+        "an extrapolation.",
+    )
+
+
+def _at_rest_note(found: Any, run: Any) -> tuple[str, ...]:
+    """Return a note on paths that come to rest where the record does not, by the second half of
+    each and as long stretches of the record.
+    """
+    length = run.shape[1] // 2
+    if is_traced(run) or length < SHORTEST:
+        return ()
+    stretches = [
+        values[k : k + length]
+        for values in found.samples.values
+        for k in range(0, len(values) - length + 1, length)
+    ]
+    if len(stretches) < STRETCHES:
+        return ()
+    usual = np.nanmedian([np.nanstd(np.asarray(part, float), axis=0) for part in stretches], axis=0)
+    late = np.median(np.std(np.asarray(run)[:, -length:], axis=1), axis=0)
+    still = [
+        name
+        for name, own, other in zip(found.names, late, usual, strict=True)
+        if own < AT_REST * other
+    ]
+    if not still:
+        return ()
+    return (
+        f"{listed(still)} {'comes' if len(still) == 1 else 'come'} to rest on most paths, as in no "
+        "part of the record: what keeps the system moving was not found.",
     )
 
 

@@ -21,9 +21,8 @@ from ._forecast import (
     by_time,
     divergence_note,
     known_inputs,
-    level_of,
+    outside_note,
     path_quantile,
-    range_of,
     read_history,
     said_of_ends,
     times_of,
@@ -33,8 +32,6 @@ from ._simulate import Change, Edits, check_memory, learned_paths, with_column
 
 # Share of resamples below which an edge is called unsupported.
 UNSUPPORTED = 0.5
-# Share of values outside the range of the data from which on it is said.
-OUTSIDE = 0.05
 # Correlation of neighbouring residuals from which on it is said.
 MEMORY = 0.1
 
@@ -355,18 +352,7 @@ def _notes(found, ensemble, acted, touched, change, when, baseline, changed) -> 
         f"{ensemble.share[i, j, a]:.0%} of the resamples contain."
         for i, j, a in _weak(found, ensemble, acted, touched)
     ]
-    low, high = range_of(found)
-    ends = level_of(found).outside(np.stack([low, high]))
-    before, after = (
-        np.mean((np.asarray(p) < low) | (np.asarray(p) > high), axis=0)[when[1:]].mean(axis=0)
-        for p in (baseline, changed)
-    )
-    for i in np.flatnonzero(after > before + OUTSIDE):
-        notes.append(
-            f"{names[i]} is outside the range of the data, {ends[0, i]:.4g} to {ends[1, i]:.4g}, "
-            f"in {after[i]:.0%} of the times and paths ({before[i]:.0%} without the "
-            "change): there the drift is an extrapolation."
-        )
+    notes += outside_note(found, changed, baseline, when[1:])
     passed_on = np.argwhere(found.passed_on.any(axis=2))
     if len(passed_on):
         links = listed([f"{names[i]} -> {names[j]}" for i, j in passed_on])

@@ -84,6 +84,10 @@ class Rows:
         """The states at the lags, seen from sample k."""
         return self.past[:, 0]
 
+    def equals(self, other: "Rows") -> bool:
+        """Return whether others are of the same samples and lags."""
+        return np.array_equal(self.past, other.past) and np.array_equal(self.next, other.next)
+
 
 def samples_of(found: Any) -> Samples:
     """Return the samples of a discovery; with the estimates that it began with, where hardly any

@@ -72,6 +72,12 @@ def test_dates_tell_what_follows(first):
     found = ndde.discover(frame[:700], lags=range(4), recipe=FAST, key=KEY)
     assert list(map(len, found.update(frame[700:]).samples.values)) == [1200]
     assert list(map(len, found.update(frame[720:]).samples.values)) == [700, 480]
+    # A single row has a date, but no interval.
+    assert list(map(len, found.update(frame[700:701]).samples.values)) == [701]
+    with pytest.raises(ValueError, match="expected samples from after 2002-12-01"):
+        found.update(frame[699:700])
+    with pytest.raises(ValueError, match="at least two time stamps; x has one"):
+        ndde.read_samples(frame[:1])
     with pytest.raises(ValueError, match="expected samples from after 2002-12-01"):
         found.update(frame[690:])
     hourly = frame[700:].set_axis(pd.date_range("2002-12-02", periods=500, freq="h"))

@@ -274,6 +274,40 @@ def test_a_past_outside_the_range_of_the_data_is_said(found):
     assert found.forecast(HORIZON, key=KEY, history=once).notes == ()
 
 
+def louder(found, factor):
+    """The default ensemble, with so many times its noise."""
+    ensemble = found.resample()
+    noise = dataclasses.replace(ensemble.noise, factor=factor * ensemble.noise.factor)
+    return dataclasses.replace(ensemble, noise=noise)
+
+
+def test_paths_that_leave_the_range_of_the_data_or_come_to_rest_are_told(found):
+    assert found.forecast(60, key=KEY).notes == ()
+    (wide,) = found.forecast(60, key=KEY, ensemble=louder(found, 4.0)).notes
+    assert wide.startswith("Outside the range of the data: ") and "extrapolation" in wide
+    low, high = (end(found.samples.values[0][:, 1]) for end in (np.min, np.max))
+    assert f"heat ({low:.4g} to {high:.4g}) in " in wide
+    (still,) = found.forecast(60, key=KEY, ensemble=louder(found, 0.02)).notes
+    assert "come to rest on most paths" in still
+    # Of so few samples nothing is known.
+    assert found.forecast(30, key=KEY, ensemble=louder(found, 0.02)).notes == ()
+
+
+def test_the_ensemble_of_another_discovery_is_refused(found):
+    other = discovery(linear_path(300, seed=7), TRUTH)
+    for ask in (found.forecast, found.effects):
+        kwargs = {} if ask == found.effects else dict(key=KEY)
+        with pytest.raises(ValueError, match=r"what resample.* of this very discovery returned"):
+            ask(ensemble=other.resample(), **kwargs)
+
+
+def test_levels_of_intervals_are_shares(found):
+    made = found.forecast(2, key=KEY, paths=5)
+    for level in (90, -0.5, 1.0):
+        with pytest.raises(ValueError, match=r"level must lie in \(0, 1\)"):
+            made.interval(level)
+
+
 def test_a_backtest_counts_such_origins_apart(found):
     ordinary = linear_path(300, seed=6)
     assert not found.backtest(3, data=ordinary, key=KEY, rivals=()).beyond.any()
