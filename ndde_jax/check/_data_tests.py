@@ -6,6 +6,7 @@ Each is made not to fire on what a system does by itself: oscillations, bursts, 
 import numpy as np
 from jaxtyping import Bool, Float
 
+from .._types import divisor
 from ..samples._columns import best_step, blocks, line, standard_errors
 from ..samples._gaps import runs
 
@@ -178,11 +179,17 @@ def in_a_row(x: Float[np.ndarray, "time"]) -> float:
 
 
 def straight_share(x: Float[np.ndarray, "time"]) -> float:
-    """Return the share of samples exactly on the line through their neighbours, but not level."""
-    bend, slope = np.abs(np.diff(x, n=2)), np.abs(np.diff(x))[:-1]
-    size = np.abs(x).max()
-    straight = (bend < 1e-9 * size) & (slope > 1e-7 * size)
-    return float(straight.mean()) if len(bend) else 0.0
+    """Return the share of samples exactly on the line through their neighbours, but not level,
+    beyond those that are there by chance: of whole numbers many steps are equal.
+    """
+    steps, size = np.diff(x), np.abs(x).max()
+    if len(steps) < 2:
+        return 0.0
+    moves = np.abs(steps) > 1e-7 * size
+    straight = (np.abs(np.diff(steps)) < 1e-9 * size) & moves[:-1]
+    alike = np.unique(np.round(steps[moves] / (1e-9 * divisor(size))), return_counts=True)[1]
+    chance = float(np.sum((alike / len(steps)) ** 2))
+    return max(float(straight.mean()) - chance, 0.0)
 
 
 def copies(x: Float[np.ndarray, "time dim"]) -> list[tuple[int, int, int, float]]:

@@ -37,6 +37,9 @@ COARSE = 0.3
 HIGH = 0.25
 # Standard deviations by which an error must exceed nothing.
 SURE = 2.5
+# Bands of high frequencies that are compared with the spectrum; share of it below which a band is
+# empty, and the chance of one that is by chance.
+BANDS, EMPTY, BY_CHANCE = 8, 0.5, 1e-4
 # Scoring steps of the likelihood; five are the rule.
 STEPS = 25
 
@@ -276,7 +279,9 @@ def measurement_error(x: Float[np.ndarray, "time"]) -> tuple[float, float]:
     Changes of samples with errors of variance r and increments with white noise q have the
     spectrum q + 4 r sin²(πf) at frequencies f that a smooth path does not reach. Both are estimated
     from the periodogram above f = 1/4 by Whittle's likelihood (Whittle, *Estimation and information
-    in stationary time series*, Arkiv för Matematik, 1953).
+    in stationary time series*, Arkiv för Matematik, 1953). Means of several samples and what lies
+    on lines between others have bands of high frequencies that are empty, which errors would fill:
+    of these none is shown.
     """
     steps = np.diff(x)
     if len(x) < FEWEST or not steps.var() < COARSE * x.var():
@@ -289,8 +294,25 @@ def measurement_error(x: Float[np.ndarray, "time"]) -> tuple[float, float]:
     return _white(power[high], shapes)
 
 
+def _has_empty_band(power, expected) -> bool:
+    """Return whether a band of a periodogram is all but empty beside the spectrum that is
+    expected.
+    """
+    from scipy.special import gammainc  # takes a moment to import
+
+    for band in np.array_split(power / expected, BANDS):
+        # Two frequencies in three are independent under the taper; each is exponential.
+        count = len(band) / 1.5
+        rare = gammainc(count, count * band.mean()) < BY_CHANCE / BANDS
+        if rare and band.mean() < EMPTY:
+            return True
+    return False
+
+
 def _white(power, shapes) -> tuple[float, float]:
-    """Return the maximiser of Σ −log S − I/S with S = shapes @ (q, r), by Fisher scoring."""
+    """Return the maximiser of Σ −log S − I/S with S = shapes @ (q, r), by Fisher scoring; 0 where
+    the spectrum has an empty band.
+    """
     if not power.mean() > 0:
         return 0.0, 0.0
     parameters = np.array([power.mean() / 2, power.mean() / 6])
@@ -304,7 +326,9 @@ def _white(power, shapes) -> tuple[float, float]:
         elif new[1] < 0:
             return 0.0, 0.0
         parameters = new
-    # Two frequencies in three are independent under this taper.
+    if _has_empty_band(power, np.maximum(shapes @ parameters, 1e-12 * power.mean())):
+        return 0.0, 0.0
+    # Of frequencies that are not all independent, as above.
     deviation = float(np.sqrt(1.5 * np.linalg.inv(information)[1, 1]))
     return float(parameters[1]), float(parameters[1]) - SURE * deviation
 

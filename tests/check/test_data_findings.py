@@ -164,6 +164,19 @@ def test_a_fault_is_named_with_a_number_and_a_remedy(name):
     assert finding.weight in ("note", "reservation", "problem")
 
 
+def test_a_meter_that_counts_whole_units_was_not_interpolated():
+    """Of whole steps many are equal to the one before, by chance; of half of them read from lines
+    between the others none is.
+    """
+    rng = np.random.default_rng(0)
+    meter = np.floor(np.cumsum(8 + oscillators(n=1500)[:, 0] + 0.5 * rng.normal(size=1500)))
+    assert np.mean(np.diff(meter, n=2) == 0) > 0.3 and tests.straight_share(meter) < 0.2
+    line = np.interp(np.arange(2998) / 2, np.arange(1500), meter)
+    assert tests.straight_share(line) > 0.4
+    both = np.stack([meter, rng.normal(size=1500)], axis=1)
+    assert "interpolated" not in found(both)
+
+
 def _direction(start, n=N):
     """A direction in degrees that comes back to where it starts."""
     rng, turned = np.random.default_rng(1), np.zeros(n)

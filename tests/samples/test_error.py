@@ -3,6 +3,7 @@
 import jax
 import numpy as np
 import pytest
+from scipy.signal import lfilter
 
 import ndde_jax as ndde
 from ndde_jax.samples._noise import measurement_error, measurement_errors
@@ -165,3 +166,17 @@ def test_a_strategy_of_ones_own_is_not_said_to_leave_out_lags(short):
     recipe = ndde.Recipe(strategy=ndde.select.Splines(), delays=False)
     found = ndde.discover(noisy, dt=DT, lags=LAGS, recipe=recipe, key=jax.random.key(0))
     assert not any("average them out" in choice for choice in found.choices)
+
+
+@pytest.mark.parametrize("width", [3, 4, 7])
+def test_means_of_samples_and_lines_between_them_are_no_errors(width):
+    """Neighbouring samples of a mean need no averaging. Errors of a mean are still found."""
+    rng, n = np.random.default_rng(width), 3000
+    x = lfilter([1.0], [1.0, -0.8], rng.normal(size=n))
+    mean = np.convolve(x, np.ones(width) / width, "valid")
+    line = np.interp(np.arange(n), np.arange(0, n + width, width), x[: -(-(n + width) // width)])
+    for smooth in (mean, line):
+        assert measurement_error(smooth) == (0.0, 0.0)
+        size = 0.3 * smooth.std()
+        best, least = measurement_error(smooth + size * rng.normal(size=len(smooth)))
+        assert least > 0 and 0.7 < best / size**2 < 1.3
