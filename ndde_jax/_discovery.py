@@ -264,7 +264,7 @@ class Discovery(
 
     @property
     def drifting(self) -> np.ndarray:
-        """The inputs whose effect changes steadily over the record, bool `[source target lag]`:
+        """The inputs whose effect changes over the record, bool `[source target lag]`:
         input times time explains the rate, at an error rate of .001 for all candidates together.
         """
         return self._relations.drifting

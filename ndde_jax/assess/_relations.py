@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from .._types import KnownGraph
+from .._types import KnownGraph, divisor
 from ..regression._design import knots_of, spline_terms
 from ..regression._missing import Normal, fit_normal
 from ..regression._search import WINDOWS_PER_COLUMN
@@ -818,20 +818,23 @@ def static_targets(rows: Rows, left: Float[np.ndarray, "row target"]) -> Static:
 
 # Error rate of a whole record: all candidates of all targets together (Bonferroni).
 DRIFT_ERROR = 1e-3
+# Waves over a record, of half a period to six, that effects may follow; and what keeps their
+# covariance from being singular.
+WAVES, RIDGE = 12, 1e-6
 
 
 def drifting(inputs: Inputs, graph: KnownGraph) -> KnownGraph:
-    """Return the candidates that explain, times time, what the kept inputs, they themselves and
-    time leave of a rate, and more of it than an error of the drift may be: without noise a test
-    sees anything in that. A link that goes from one sign to the other is seen here and nowhere
-    else.
+    """Return the candidates that explain, times time or times waves of a few periods in the record,
+    what the kept inputs, they themselves and time leave of a rate, and more of it than an error of
+    the drift may be: without noise a test sees anything in that. A link that goes from one sign to
+    the other is seen here and nowhere else.
     """
     rows = inputs.rows
     n, dim, lags = len(rows.rates), rows.dim, len(rows.lags)
     time = np.linspace(-1, 1, n)
-    p = np.full((dim, dim, lags), np.nan)
+    p, swings = np.full((2, dim, dim, lags), np.nan)
     line = inputs.line.transpose(2, 1, 0).reshape(-1, n)
-    test = line[:, None] * time
+    test, waves = line[:, None] * time, _waves(n)
     made = line[:, None]
     for j in range(dim):
         columns = kept_columns(inputs, graph[:, j], own=j)
@@ -845,9 +848,48 @@ def drifting(inputs: Inputs, graph: KnownGraph) -> KnownGraph:
                 of_rate = np.var(left_by(rate, given)) / max(np.var(rate), 1e-300)
                 told = np.where(tested.share * of_rate > NOISE, tested.p, 1)
                 p[:, j] = np.fmax(p[:, j], told.reshape(dim, lags))
-    p = np.where(rows.allowed, p, np.nan)
+                told = _swinging(rate, _centred(line), given, waves)
+                swings[:, j] = np.fmax(swings[:, j], told.reshape(dim, lags))
+    p = np.where(rows.allowed, np.fmin(p, swings), np.nan)
     with np.errstate(invalid="ignore"):
         return p < DRIFT_ERROR / max(np.isfinite(p).sum(), 1)
+
+
+def _waves(n: int) -> Float[np.ndarray, "wave row"]:
+    """Return cosines of half a period in a record, of one, and so on, `WAVES` of them."""
+    return np.cos(np.pi * np.arange(1, WAVES + 1)[:, None] * (np.arange(n) + 0.5) / n)
+
+
+def _swinging(
+    rate: Column,
+    lines: Float[np.ndarray, "candidate row"],
+    given: Float[np.ndarray, "row given"],
+    waves: Float[np.ndarray, "wave row"],
+) -> Float[np.ndarray, "candidate"]:
+    """Return the probability that chance lets the effect of every candidate vary as much with waves
+    over the record; 1 where that explains no more than an error of the drift may be.
+
+    A score test: with the effect constant, the products of a candidate and what is left have no
+    mean in any part of the record. Their covariance is that of the products themselves, as of
+    heavy tails and changing noise.
+    """
+    from scipy.special import chdtrc  # takes a moment to import
+
+    q = basis(given)
+    left, own = bounded_left(rate, q), lines - (lines @ q.T) @ q
+    power = np.einsum("ck,ck->c", own, own)
+    scores = own * (left[None] - ((own @ left) / divisor(power))[:, None] * own)
+    sums = scores @ waves.T
+    pairs = (waves[:, None] * waves[None]).reshape(-1, len(left))
+    covariance = (scores**2 @ pairs.T).reshape(len(lines), len(waves), len(waves))
+    size = np.sqrt(np.einsum("cww->cw", covariance))
+    unit = sums / divisor(size)
+    alike = covariance / divisor(size[:, :, None] * size[:, None])
+    alike = alike + RIDGE * np.eye(len(waves))[None]
+    statistic = np.einsum("cw,cw->c", unit, np.linalg.solve(alike, unit[..., None])[..., 0])
+    explained = np.sum(sums**2 / divisor(own**2 @ (waves**2).T), axis=1)
+    told = explained > NOISE * divisor(np.sum((rate - rate.mean()) ** 2))
+    return np.where(told, chdtrc(len(waves), statistic), 1.0)
 
 
 def _centred(a):

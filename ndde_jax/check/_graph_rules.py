@@ -905,9 +905,10 @@ def _hit_at_once(
 
 @estimated_rule(
     "drifting link",
-    "Effects change steadily over the record: {pairs}. Links that go from one sign to the other "
-    "are missing from the graph, and slopes are means.",
-    "Analyse the first and the second half on their own{second_half}.",
+    "Effects change over the record: {pairs}. Links that go from one sign to the other are missing "
+    "from the graph, and slopes are means.",
+    "Analyse the first and the second half on their own{second_half}, or give what changes the "
+    "effects, such as a season, as a variable.",
     limits=Limits(
         reservation=0.0,
         problem=1.0,

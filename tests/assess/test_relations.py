@@ -223,6 +223,23 @@ def test_coefficients_that_turn_around_are_named(noise):
     assert rate(steady, lambda r: r.drifting.any()) <= 0.07
 
 
+@pytest.mark.parametrize("period", [300, pytest.param(1700, marks=SLOW)])
+def test_coefficients_that_swing_are_named(period):
+    """Four times over the record, or not once: no link is left in the mean."""
+    named = []
+    for seed in range(10):
+        rng, x = np.random.default_rng(seed), np.zeros((1200, 3))
+        for k in range(3, 1199):
+            gain = 0.7 * np.sin(2 * np.pi * k / period)
+            x[k + 1] = 0.7 * x[k] + rng.normal(size=3)
+            x[k + 1, 1] += gain * x[k - 2, 0]
+        graph = np.eye(3, dtype=bool)[..., None] & (np.arange(len(LAGS)) == 0)
+        named.append(relations_of(x, graph).drifting)
+    assert np.mean([drifting[0, 1].any() for drifting in named]) >= 0.9
+    others = [drifting & ~np.eye(3, dtype=bool)[..., None] for drifting in named]
+    assert not any(np.delete(drifting, 1, axis=1).any() for drifting in others)
+
+
 def test_partial_correlations_are_those_of_regressions():
     rng = np.random.default_rng(0)
     left = rng.normal(size=(3000, 4)) @ rng.normal(size=(4, 4))
