@@ -29,6 +29,7 @@ from records import (
     hidden,
     oscillator,
     plain,
+    recordings,
     sensors,
     spiked,
     stretch,
@@ -64,12 +65,12 @@ def series(columns=(0,), last=160, style="-"):
     """Values over time; later columns are thin and in other colours."""
 
     def draw(ax, data, colour):
-        shown = slice(None, last, max(1, last // 400))
-        t = np.asarray(data.options.get("t", np.arange(len(data.x))))[shown]
+        shown, x = slice(None, last, max(1, last // 400)), data.x.reshape(-1, data.x.shape[-1])
+        t = np.asarray(data.options.get("t", np.arange(len(x))))[shown]
         for place, column in enumerate(columns):
             own = colour if place == 0 else OTHERS[place - 1]
             wide = 0.8 if place or "." in style else 1.4
-            ax.plot(t, data.x[shown, column], style, color=own, lw=wide, ms=4)
+            ax.plot(t, x[shown, column], style, color=own, lw=wide, ms=4)
         ax.set_xlabel("time" if "t" in data.options else "sample")
 
     return draw
@@ -239,6 +240,8 @@ def pairs():
         "change of regime": (
             *changed(lambda x, _: x + 2.5 * (np.arange(len(x)) > 700)[:, None]),
             series((0,), last=N), ("another level from 700 on", "the same throughout")),
+        "baselines": (*recordings(), series((0,), last=N),
+            ("each has a level of its own", "all have one")),
         "random walk": (*changed(lambda x, rng: np.cumsum(rng.normal(size=x.shape), axis=0)),
             series((0, 1), last=N), ("nothing pulls back", "pulled back")),
         "irregular clock": (Data(plain(), uneven(), treat=False),

@@ -213,6 +213,13 @@ def changed(change, n=N, **options):
     return Data(change(x.copy(), np.random.default_rng(7)), options), Data(x, options)
 
 
+def recordings(count=8):
+    """As many recordings, each with levels of its own, beside others that have none."""
+    x = plain().reshape(count, -1, 3)
+    levels = 3 * x.std() * np.random.default_rng(7).normal(size=(count, 1, 3))
+    return Data(x + levels), Data(x)
+
+
 def with_copy(share, *, of=0, scale=1.0):
     """One more variable that is another with a little of its own."""
 

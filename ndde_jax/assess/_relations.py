@@ -818,9 +818,11 @@ def static_targets(rows: Rows, left: Float[np.ndarray, "row target"]) -> Static:
 
 # Error rate of a whole record: all candidates of all targets together (Bonferroni).
 DRIFT_ERROR = 1e-3
-# Waves over a record, of half a period to six, that effects may follow; and what keeps their
+# Waves over a record, of half a period to six, that effects may follow, and what keeps their
 # covariance from being singular.
 WAVES, RIDGE = 12, 1e-6
+# Lags up to which what is left of an effect may remember, at most.
+REMEMBERED = 50
 
 
 def drifting(inputs: Inputs, graph: KnownGraph) -> KnownGraph:
@@ -860,6 +862,25 @@ def _waves(n: int) -> Float[np.ndarray, "wave row"]:
     return np.cos(np.pi * np.arange(1, WAVES + 1)[:, None] * (np.arange(n) + 0.5) / n)
 
 
+def _memory_beside(
+    scores: Float[np.ndarray, "candidate row"], waves: Float[np.ndarray, "wave row"]
+) -> Float[np.ndarray, "candidate"]:
+    """Return the sum of the correlations of scores beside waves, up to the first that chance makes;
+    1 for scores without memory.
+    """
+    n = scores.shape[1]
+    left = _centred(scores) - (2 / n) * (scores @ waves.T) @ waves
+    power, total = np.einsum("ck,ck->c", left, left), np.ones(len(left))
+    goes_on = power > 0
+    for lag in range(1, min(REMEMBERED, n // 10) + 1):
+        r = np.einsum("ck,ck->c", left[:, :-lag], left[:, lag:]) / divisor(power)
+        goes_on &= r > 2 / np.sqrt(n)
+        if not goes_on.any():
+            break
+        total += np.where(goes_on, 2 * r, 0)
+    return total
+
+
 def _swinging(
     rate: Column,
     lines: Float[np.ndarray, "candidate row"],
@@ -871,7 +892,7 @@ def _swinging(
 
     A score test: with the effect constant, the products of a candidate and what is left have no
     mean in any part of the record. Their covariance is that of the products themselves, as of
-    heavy tails and changing noise.
+    heavy tails and changing noise, times the memory that they have beside the waves.
     """
     from scipy.special import chdtrc  # takes a moment to import
 
@@ -887,6 +908,7 @@ def _swinging(
     alike = covariance / divisor(size[:, :, None] * size[:, None])
     alike = alike + RIDGE * np.eye(len(waves))[None]
     statistic = np.einsum("cw,cw->c", unit, np.linalg.solve(alike, unit[..., None])[..., 0])
+    statistic = statistic / _memory_beside(scores, waves)
     explained = np.sum(sums**2 / divisor(own**2 @ (waves**2).T), axis=1)
     told = explained > NOISE * divisor(np.sum((rate - rate.mean()) ** 2))
     return np.where(told, chdtrc(len(waves), statistic), 1.0)

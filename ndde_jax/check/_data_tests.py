@@ -3,6 +3,8 @@
 Each is made not to fire on what a system does by itself: oscillations, bursts, chaos, slow noise.
 """
 
+from collections.abc import Sequence
+
 import numpy as np
 from jaxtyping import Bool, Float
 
@@ -16,6 +18,15 @@ COPY_LAGS = 24
 # how much further than one step it moves, in shares of the samples that move; and the most steps
 # that a move counts.
 RESTS, MOVES, FAR = 0.45, 2.0, 4.0
+# Samples of a recording whose mean counts, and such recordings, at least; the largest memory from
+# one sample to the next.
+LEAST_OF_RECORDING, LEAST_RECORDINGS, MOST_MEMORY = 40, 4, 0.995
+# Lags at which levels are compared, and up to which correlations are summed, at most: as much as
+# long recordings take.
+COMPARED, SUMMED = 16, 200
+# Share of a level kept over a sixth of a recording that is kept over half of it, at least, by what
+# does not move.
+KEPT = 0.75
 
 
 def regime_change(x: Float[np.ndarray, "time"]) -> tuple[float, str, float]:
@@ -163,6 +174,59 @@ def clipped(x: Float[np.ndarray, "time"]) -> float:
     inner = counts[1:-1].max()
     ends = [count for count in (counts[0], counts[-1]) if count >= max(5, 4 * inner)]
     return float(sum(ends) / len(x))
+
+
+def _product(x: Float[np.ndarray, "time"], lag: int) -> float:
+    """Return the mean product of values so many samples apart, 0 without any."""
+    both = x[lag:] * x[: max(len(x) - lag, 0)]
+    return float(np.nanmean(both)) if np.isfinite(both).any() else 0.0
+
+
+def baselines(recordings: Sequence[np.ndarray]) -> tuple[float, float]:
+    """Return the spread of the means of recordings `[time]`, in standard deviations within them,
+    and the probability of one as large where all have one mean.
+
+    Means of so many samples vary as those of a first-order autoregression with the memory that is
+    seen within recordings, corrected for their length (Kendall, *Biometrika* 41, 1954), or as the
+    sum of all correlations says, whichever is more; then by an F test. What merely moves slowly
+    keeps less of its level over half a recording than over a sixth of one: the probability is then
+    1.
+    """
+    from scipy.special import fdtrc  # takes a moment to import
+
+    kept = [x for x in recordings if np.isfinite(x).sum() >= LEAST_OF_RECORDING]
+    if len(kept) < LEAST_RECORDINGS:
+        return 0.0, 1.0
+    counts = np.array([np.isfinite(x).sum() for x in kept])
+    means = np.array([np.nanmean(x) for x in kept])
+    centred = [np.nan_to_num(x - mean) for x, mean in zip(kept, means, strict=True)]
+    total, n = counts.sum(), counts.mean()
+    level = counts @ means / total
+    near, far = (
+        np.mean([_product(x - level, k) for x in kept for k in np.unique(lags).tolist()])
+        for lags in np.linspace([n / 8, n / 2], [n / 4, 3 * n / 4], COMPARED).astype(int).T
+    )
+    if not far > KEPT * near or not near > 0:
+        return 0.0, 1.0
+    variance = sum(float(x @ x) for x in centred) / total
+    if not variance > 0:
+        return 0.0, 1.0
+    reach = min(int(n) // 4, SUMMED)
+    seen = np.array(
+        [
+            sum(float(x[:-k] @ x[k:]) for x in centred if len(x) > k) / (total * variance)
+            for k in range(1, reach + 1)
+        ]
+    )
+    first = min(seen[0] + (1 + 3 * max(seen[0], 0)) / n, MOST_MEMORY)
+    low = np.flatnonzero(seen < 2 / np.sqrt(total))
+    memory = 1 + 2 * float(seen[: low[0] if len(low) else reach].sum())
+    memory = max(memory, (1 + first) / (1 - first), 1.0)
+    own = variance / (1 - min(memory / n, 0.8))  # of which the means took a part away
+    between = counts @ (means - level) ** 2 / (len(kept) - 1)
+    spare = max(total / memory - len(kept), 1.0)
+    chance = float(fdtrc(len(kept) - 1, spare, between / (own * memory)))
+    return float(means.std() / np.sqrt(variance)), chance
 
 
 def longest_run(x: Float[np.ndarray, "time"]) -> tuple[int, float]:

@@ -65,6 +65,9 @@ PAUSES = 3
 RESTING = 0.1
 # Share of samples that repeat the one before, from which on values were held.
 REPEATED = 0.45
+# Spread of the means of recordings, in standard deviations within them, from which on it is said;
+# and the chance of one as large in any variable.
+BASELINES, BY_CHANCE = 0.4, 1e-4
 # Samples of a variable in which its sensor is looked at, at least.
 SENSED = 50
 
@@ -613,6 +616,34 @@ def _regime(evidence: SampleEvidence) -> Iterator[Hit]:
     words["others"] = others
     law = any(evidence.changes[j][1] in ("mean", "memory") for j in evidence.changes)
     yield Hit(errors, words, value=where, weight=PROBLEM if law else RESERVATION)
+
+
+@sample_rule(
+    "baselines",
+    "The mean of {worst}{others} differs from recording to recording by {spread:.2g} standard "
+    "deviations, more than chance lets it. What keeps a level of its own in every recording looks "
+    "like a memory, and links variables that have none.",
+    "Where sensors or subjects differ, and not what happens, give every recording a mean of its "
+    "own: Recipe(offsets=True), or --offsets.",
+    limits=Limits(
+        reservation=BASELINES,
+        why="standard deviations within recordings; half of one gives false links in records of "
+        "autoregressions, whose recordings had levels of their own",
+    ),
+)
+def _baselines(evidence: SampleEvidence) -> Iterator[Hit]:
+    own, spreads = evidence.own, {}
+    for j, name in enumerate(own.names):
+        spread, chance = tests.baselines([np.asarray(x[:, j], float) for x in own.values])
+        if chance < BY_CHANCE / len(own.names):
+            spreads[name] = spread
+    if not spreads:
+        return
+    worst = max(spreads, key=lambda name: spreads[name])
+    also = [name for name in spreads if name != worst]
+    others = f" (and also of {listed(also)})" if also else ""
+    words = {"worst": worst, "others": others, "spread": spreads[worst]}
+    yield Hit(spreads[worst], words, variable=worst)
 
 
 @sample_rule(

@@ -164,6 +164,40 @@ def test_a_fault_is_named_with_a_number_and_a_remedy(name):
     assert finding.weight in ("note", "reservation", "problem")
 
 
+def recordings(levels, n=100, seed=0):
+    """As many recordings of three autoregressions, each around levels of its own."""
+    rng, parts = np.random.default_rng(seed), []
+    for level in levels:
+        x = np.zeros((n + 50, 3))
+        for k in range(n + 49):
+            x[k + 1] = [0.2, 0.7, 0.9] * x[k] + rng.normal(size=3)
+        parts.append(x[50:] + level)
+    return parts
+
+
+def test_recordings_with_levels_of_their_own_are_told_unless_these_are_taken_out():
+    levels = 1.5 * np.random.default_rng(1).normal(size=(12, 3)) * [1, 1, 0]
+    told = found(recordings(levels))["baselines"]
+    assert told.weight == "reservation" and 0.5 < told.value < 3
+    assert "x0" in told.text and "x1" in told.text and "x2" not in told.text
+    samples = ndde.read_samples(recordings(levels), dt=1.0)
+    level = ndde.prepare_samples(samples, ("offsets",))
+    assert "baselines" not in {f.name for f in ndde.data_findings(level)}
+    assert "baselines" not in found(recordings(levels)[:3])  # too few to tell
+
+
+@pytest.mark.slow
+def test_slow_variables_seldom_have_levels_of_their_own():
+    """Means of recordings differ as their memory lets them; of walks most of all."""
+    rng, told = np.random.default_rng(0), []
+    for _ in range(40):
+        for memory in (0.0, 0.7, 0.98):
+            path = signal.lfilter([1.0], [1.0, -memory], rng.normal(size=(12, 300)))
+            told.append(tests.baselines(list(path[:, 200:]))[1] < 1e-4)
+        told.append(tests.baselines(list(rng.normal(size=(12, 100)).cumsum(axis=1)))[1] < 1e-4)
+    assert np.mean(told) <= 0.02
+
+
 def test_a_meter_that_counts_whole_units_was_not_interpolated():
     """Of whole steps many are equal to the one before, by chance; of half of them read from lines
     between the others none is.
