@@ -22,6 +22,7 @@ from ._columns import (
     find_spikes,
     is_clock as counts,
     is_event,
+    period_of,
     trends,
 )
 from ._gaps import around_a_grid, bridged, fill_gaps, interpolated, with_rows
@@ -380,11 +381,14 @@ def rhythms(samples: Samples) -> tuple[Line, ...]:
 
 
 def is_clock(samples: Samples, lines: Sequence[Line]) -> bool:
-    """Return whether one variable consists of its spectral lines."""
+    """Return whether one variable consists of its spectral lines, or has some and repeats itself,
+    as hours of the day do.
+    """
     share = np.zeros(samples.dim)
     for line in lines:
         share[line.column] += line.share
-    return bool((share > CLOCK).any())
+    x = bridged(max(samples.values, key=len)[:, share > 0])
+    return bool((share > CLOCK).any()) or any(period_of(column) for column in x.T)
 
 
 def _clocks(samples: Samples) -> tuple[float, ...]:

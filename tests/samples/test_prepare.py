@@ -175,6 +175,14 @@ def test_seasons_are_told_in_a_unit_that_fits():
     assert "season of 12 h was" in prepared(x, dt=5.0, time_unit="minute").treatments[0].text
 
 
+def test_hours_of_the_day_beside_others_are_no_season_of_these():
+    """Overtones of the count were taken out of all variables, as seasons of 8 and 4.8 hours."""
+    x = np.column_stack([oscillators(), np.arange(len(oscillators())) % 24])
+    samples = prepared(x)
+    assert "season" not in names(samples)
+    np.testing.assert_array_equal(samples.values[0], x)
+
+
 def test_a_column_that_is_the_clock_is_left_alone():
     t = np.arange(1200)
     clock = np.sin(2 * np.pi * t / 12)
