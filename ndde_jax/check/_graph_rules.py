@@ -43,6 +43,9 @@ CLEAR = 2.0
 # supported. A graph that is called supported promises that 95 % of its edges are true, so doubt
 # about one edge in twenty is named, and weighs nothing.
 DOUBT, DOUBTFUL = 0.05, 0.5
+# Share of the pairs of four variables or more that are related at once, as sensors are that pick up
+# one another.
+MIXED = 2 / 3
 # Share of the links between variables from which on a graph is not supported: "with reservations"
 # promises that four of five are true, and of links between confounded pairs hardly one is.
 TOO_MANY = 0.2
@@ -847,11 +850,15 @@ def _at_once(e: GraphEvidence) -> Iterator[Hit]:
         # they share, makes no link.
         grave = share > TOO_MANY and e.passed_on is None and not e.flow
         weight = NOTE if not touched.any() else PROBLEM if grave else RESERVATION
+        dim = int(e.modelled.sum())
+        mixed = bool(dim > 3 and related.sum() > MIXED * dim * (dim - 1))
         words = {
             "are": "are related",
             "meaning": "which comes first cannot be told",
             "remedy": "Sample more often; read these links as relations without a direction. If "
-            "one is a total over the interval before its time stamp, shift it one row back.",
+            "one is a total over the interval before its time stamp, shift it one row back."
+            + " Sensors that pick up one another, as electrodes do, are unmixed first."
+            * mixed,
         }
         yield _hit_at_once(e, np.triu(related, 1), "--", share, words, weight)
     driven = e.relations.at_once & e.modelled[None] & ~e.modelled[:, None]

@@ -22,7 +22,7 @@ from .._checks import (
     check_whole,
 )
 from .._types import Checked, root
-from ..simulate._lyapunov import kaplan_yorke_dimension
+from ..simulate._lyapunov import LyapunovSpectrum, kaplan_yorke_dimension
 from ._forecast import Trajectory, same_batch, same_length
 
 # Samples whose distances to all points are in memory at a time.
@@ -251,9 +251,9 @@ def lyapunov_exponent_error(predicted: Any, truth: Any) -> Float[Array, "..."]:
 
     **Arguments:**
 
-    - `predicted`, `truth`: exponents in any order and one unit of time, `[*batch k]`, both by the
-        same algorithm over orbits of the same length: published values are often off by more than
-        the models are.
+    - `predicted`, `truth`: exponents in any order and one unit of time, `[*batch k]`, or
+        [`LyapunovSpectrum`][ndde_jax.simulate.LyapunovSpectrum], both by the same algorithm over
+        orbits of the same length: published values are often off by more than the models are.
 
     **Returns:** one number per spectrum; NaN if an exponent is.
 
@@ -288,6 +288,10 @@ def dimension_error(predicted: Any, truth: Any) -> Float[Array, "..."]:
 
 
 def _spectra(predicted, truth):
+    predicted, truth = (
+        value.exponents if isinstance(value, LyapunovSpectrum) else value
+        for value in (predicted, truth)
+    )
     for name, value in (("predicted", predicted), ("truth", truth)):
         check_real_array(value, name, "exponents [*batch k]")
     predicted, truth = jnp.asarray(predicted), jnp.asarray(truth)

@@ -158,7 +158,8 @@ class DelaySolver(diffrax.AbstractWrappedSolver, diffrax.AbstractAdaptiveSolver)
     constant steps the result is NaN rather than wrong, as it is when the memory is too short. Step
     size control sees the error of the solver's own polynomial only: the times of
     [`kinks`][ndde_jax.simulate.kinks], at sums of delays, belong in
-    `ClipStepSizeController(jump_ts=...)`.
+    `ClipStepSizeController(jump_ts=...)`. So they do for gradients by delays, which are of first
+    order where a kink lies within a step.
 
     Delays that are a function of time and state may be shorter than a step, which is then gone over
     six times, the first on an extrapolation; explicit solvers only. Where they reach into the

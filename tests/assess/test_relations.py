@@ -202,6 +202,17 @@ def test_shares_of_one_field_relate_all_pairs_at_once():
     assert np.mean(kept) > 0.85
 
 
+def test_sensors_that_pick_up_one_another_are_said_to_do_so():
+    """Four electrodes; of three pairs among four variables nothing of the kind is said."""
+    rng, x = np.random.default_rng(0), np.zeros((1200, 4))
+    for k in range(1199):
+        x[k + 1] = 0.7 * x[k] + rng.normal(size=4) + [0, 0.5 * x[k, 0], 0, 0]
+    for mixing, said in ((0.7 * np.eye(4) + 0.3, True), (np.eye(4) + 0.5 * np.eye(4, k=1), False)):
+        found = ndde.discover(x @ mixing, dt=1.0, recipe=ndde.Recipe.fast(), key=jax.random.key(0))
+        (told,) = [finding for finding in found.findings if finding.name == "links at once"]
+        assert ("electrodes" in told.remedy) == said
+
+
 def test_two_causes_within_a_sample_of_one_variable_are_not_related_by_it():
     rng = np.random.default_rng(0)
     x = np.zeros((2000, 3))

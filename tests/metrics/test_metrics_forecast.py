@@ -8,6 +8,7 @@ import scipy.signal
 from scipy.special import logsumexp
 from sklearn.neighbors import KernelDensity
 
+import ndde_jax as ndde
 from ndde_jax import metrics
 
 
@@ -192,6 +193,8 @@ def test_errors_of_exponents_and_dimensions():
         metrics.dimension_error(model, both), [(2 + 1.1 / 15 - dimension) ** 2, dimension**2]
     )
     assert np.isnan(metrics.lyapunov_exponent_error([np.nan, 0.0], [1.0, 0.0]))
+    spectrum = ndde.simulate.LyapunovSpectrum(jnp.array([1.0, 0.0]), jnp.zeros(2), jnp.ones(()))
+    assert float(metrics.lyapunov_exponent_error(spectrum, [0.9, 0.0])) == pytest.approx(0.01)
 
 
 def test_batches_equal_single_trajectories():
