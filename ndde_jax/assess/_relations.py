@@ -858,8 +858,10 @@ def drifting(inputs: Inputs, graph: KnownGraph) -> KnownGraph:
 
 
 def _waves(n: int) -> Float[np.ndarray, "wave row"]:
-    """Return cosines of half a period in a record, of one, and so on, `WAVES` of them."""
-    return np.cos(np.pi * np.arange(1, WAVES + 1)[:, None] * (np.arange(n) + 0.5) / n)
+    """Return cosines of no period in a record, of half a period, of one, and so on, to the sum of
+    two of `WAVES`.
+    """
+    return np.cos(np.pi * np.arange(2 * WAVES + 1)[:, None] * (np.arange(n) + 0.5) / n)
 
 
 def _memory_beside(
@@ -900,18 +902,20 @@ def _swinging(
     left, own = bounded_left(rate, q), lines - (lines @ q.T) @ q
     power = np.einsum("ck,ck->c", own, own)
     scores = own * (left[None] - ((own @ left) / divisor(power))[:, None] * own)
-    sums = scores @ waves.T
-    pairs = (waves[:, None] * waves[None]).reshape(-1, len(left))
-    covariance = (scores**2 @ pairs.T).reshape(len(lines), len(waves), len(waves))
+    first, places = waves[1 : WAVES + 1], np.arange(1, WAVES + 1)
+    sums = scores @ first.T
+    # A product of two waves is the mean of two others.
+    others = np.abs(places[:, None] - places), places[:, None] + places
+    covariance = sum((scores**2 @ waves.T)[:, other] for other in others) / 2
     size = np.sqrt(np.einsum("cww->cw", covariance))
     unit = sums / divisor(size)
     alike = covariance / divisor(size[:, :, None] * size[:, None])
-    alike = alike + RIDGE * np.eye(len(waves))[None]
+    alike = alike + RIDGE * np.eye(WAVES)[None]
     statistic = np.einsum("cw,cw->c", unit, np.linalg.solve(alike, unit[..., None])[..., 0])
-    statistic = statistic / _memory_beside(scores, waves)
-    explained = np.sum(sums**2 / divisor(own**2 @ (waves**2).T), axis=1)
+    statistic = statistic / _memory_beside(scores, first)
+    explained = np.sum(sums**2 / divisor(own**2 @ (first**2).T), axis=1)
     told = explained > NOISE * divisor(np.sum((rate - rate.mean()) ** 2))
-    return np.where(told, chdtrc(len(waves), statistic), 1.0)
+    return np.where(told, chdtrc(WAVES, statistic), 1.0)
 
 
 def _centred(a):

@@ -376,8 +376,9 @@ def settled(dates: Dates, zone: str | None = None, rows: Sequence[np.ndarray] = 
     steps = [np.diff(local[r].astype("M8[s]").astype(int)) for r in rows if len(r) > 2]
     typical = min(map(np.median, steps), default=0)
     if dates.wall is not None:
-        regular = rank(local, rows) - before
-        return dates._replace(stamps=local) if regular > (typical < SECONDS["day"]) - 1 else dates
+        on_the_wall, coarse = rank(local, rows), typical >= SECONDS["day"]
+        better = on_the_wall > before or (coarse and on_the_wall == before)
+        return dates._replace(stamps=local) if better else dates
     changes = any((np.abs(step - typical) == 3600).any() for step in steps)
     if before == 3 or not 0 < typical <= 43200 or not changes:
         return dates

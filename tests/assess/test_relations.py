@@ -17,8 +17,10 @@ from benchmarks.verdict import kinds
 from benchmarks.world import generators
 from ndde_jax.assess._assess import Relations, error_rates, relations
 from ndde_jax.assess._relations import (
+    _swinging,
     _two_stages,
     _upper_share,
+    _waves,
     at_once,
     partial_correlations,
     partial_residuals,
@@ -249,6 +251,28 @@ def test_coefficients_that_swing_are_named(period):
     assert np.mean([drifting[0, 1].any() for drifting in named]) >= 0.9
     others = [drifting & ~np.eye(3, dtype=bool)[..., None] for drifting in named]
     assert not any(np.delete(drifting, 1, axis=1).any() for drifting in others)
+
+
+def test_chances_of_a_swing_are_uniform_where_there_is_none():
+    """Of candidates with and without effect, of heavy tails and of noise that changes its size."""
+    rng, n = np.random.default_rng(0), 1000
+    waves, told = _waves(n), []
+    for _ in range(60):
+        x, loud = rng.normal(size=(4, n)), np.where(np.arange(n) < 400, 1, 3)
+        noise = np.stack([rng.normal(size=n), rng.standard_t(4, size=n), loud * rng.normal(size=n)])
+        for row in noise:
+            told.append(_swinging(row + x[0], x, np.ones((n, 1)), waves))
+    told = np.ravel(told)
+    assert stats.kstest(told[told < 1], "uniform", args=(0, told[told < 1].max())).pvalue > 1e-3
+    assert np.mean(told < 0.05) == pytest.approx(0.05, abs=0.025)
+    # Products of waves are those that the covariance is made of.
+    y, first = rng.normal(size=n), waves[1:13]
+    own = x[:1] - x[:1].mean()
+    scores = own[0] * (y - y.mean() - (own[0] @ y) / (own[0] @ own[0]) * own[0])
+    moved, spread = first @ scores, (first * scores**2) @ first.T
+    expected = stats.chi2.sf(moved @ np.linalg.solve(spread, moved), 12)
+    (got,) = _swinging(y, own, np.ones((n, 1)), waves)
+    assert got == pytest.approx(expected, rel=0.05)
 
 
 def test_partial_correlations_are_those_of_regressions():
