@@ -14,6 +14,9 @@ from ..samples._gaps import runs
 
 # Largest lag at which a column is looked for as a copy of another.
 COPY_LAGS = 24
+# Samples before and after one whose mean a column may be, windows that tell, the share of its
+# variance that rounding leaves at most, and by how much weights of a mean may differ, as a share.
+REACH, WINDOWS, LEFT, UNEVEN = 31, 600, 1e-4, 0.1
 # Share of samples that repeat the one before in what is set by hand or by a controller, at least;
 # how much further than one step it moves, in shares of the samples that move; and the most steps
 # that a move counts.
@@ -289,6 +292,33 @@ def _correlation(a, b) -> float:
     a, b = a - a.mean(), b - b.mean()
     size = np.sqrt(float(a @ a) * float(b @ b))
     return float(a @ b) / size if size > 0 else 0.0
+
+
+def running_means(x: Float[np.ndarray, "time dim"]) -> list[tuple[int, int, int]]:
+    """Return columns that are means of neighbouring samples of others: `(column, of, samples)`.
+
+    Each column is regressed on another one, up to `REACH` samples before and after it: equal
+    weights of some samples in a row, none of others, and hardly anything left.
+    """
+    n, found = min(len(x), WINDOWS), list[tuple[int, int, int]]()
+    if n < 6 * REACH:
+        return found
+    start = (len(x) - n) // 2
+    z = _standardised(x[start : start + n])
+    for i in np.flatnonzero(z.any(axis=0)).tolist():
+        around = np.lib.stride_tricks.sliding_window_view(z[:, i], 2 * REACH + 1)
+        around, rest = around - around.mean(axis=0), z[REACH : n - REACH]
+        rest = rest - rest.mean(axis=0)
+        weights = np.linalg.lstsq(around, rest, rcond=None)[0]
+        left = np.var(rest - around @ weights, axis=0) / divisor(np.var(rest, axis=0))
+        for j in np.flatnonzero((left < LEFT) & z.any(axis=0)).tolist():
+            own = np.flatnonzero(weights[:, j] > 0.5 * weights[:, j].max())
+            level = weights[own, j].mean()
+            even = np.where(np.isin(np.arange(len(weights)), own), level, 0.0)
+            in_a_row = len(own) > 1 and np.ptp(own) == len(own) - 1
+            if in_a_row and np.abs(weights[:, j] - even).max() < UNEVEN * level:
+                found.append((j, i, len(own)))
+    return found
 
 
 def combination(x: Float[np.ndarray, "time dim"]) -> tuple[float, Bool[np.ndarray, "dim"]]:

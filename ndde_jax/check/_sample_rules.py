@@ -533,8 +533,7 @@ for _name, _exact in (("duplicate", True), ("near duplicate", False)):
 
 @sample_rule(
     "linear combination",
-    "{who} are linear combinations of one another up to {share:.1g} of their variance: which of "
-    "them drives cannot be told.",
+    "{what}: which of them drives cannot be told.",
     "Leave out one of them.",
     limits=Limits(
         problem=1e-3,
@@ -544,7 +543,12 @@ for _name, _exact in (("duplicate", True), ("near duplicate", False)):
 )
 def _combination(evidence: SampleEvidence) -> Iterator[Hit]:
     share, involved = evidence.combination
-    yield Hit(share, {"who": evidence.named(np.flatnonzero(involved)), "share": share})
+    who = evidence.named(np.flatnonzero(involved))
+    what = f"{who} are linear combinations of one another up to {share:.1g} of their variance"
+    yield Hit(share, {"what": what})
+    names = evidence.own.names
+    for j, i, width in tests.running_means(evidence.longest):
+        yield Hit(0.0, {"what": f"{names[j]} is the mean of {width} samples of {names[i]}"})
 
 
 # ---- records that do not explore, and that change ----

@@ -198,6 +198,26 @@ def test_slow_variables_seldom_have_levels_of_their_own():
     assert np.mean(told) <= 0.02
 
 
+@pytest.mark.parametrize("width", [2, 7, 24])
+@pytest.mark.parametrize("digits", [2, 9])
+def test_a_running_mean_beside_its_column_is_named(width, digits):
+    """Centred or of the last samples, rounded or not; a smoothed column of another kind is none."""
+    x = np.round(oscillators(), digits)
+    for shift in (0, width // 2):
+        mean = np.convolve(x[:, 1], np.ones(width) / width)[shift:][: len(x)]
+        (told,) = [
+            f
+            for f in ndde.data_findings(
+                ndde.read_samples(np.column_stack([x, np.round(mean, digits)])[width:-width], dt=1)
+            )
+            if f.name == "linear combination"
+        ]
+        assert f"x3 is the mean of {width} samples of x1" in told.text and told.weight == "problem"
+    smoothed = signal.lfilter([0.3], [1.0, -0.7], x[:, 1])
+    assert tests.running_means(np.column_stack([x, smoothed])) == []
+    assert tests.running_means(rossler()) == [] == tests.running_means(limit_cycle())
+
+
 def test_a_meter_that_counts_whole_units_was_not_interpolated():
     """Of whole steps many are equal to the one before, by chance; of half of them read from lines
     between the others none is.
