@@ -309,15 +309,19 @@ def running_means(x: Float[np.ndarray, "time dim"]) -> list[tuple[int, int, int]
         around = np.lib.stride_tricks.sliding_window_view(z[:, i], 2 * REACH + 1)
         around, rest = around - around.mean(axis=0), z[REACH : n - REACH]
         rest = rest - rest.mean(axis=0)
-        weights = np.linalg.lstsq(around, rest, rcond=None)[0]
+        gram = around.T @ around
+        gram += 1e-9 * np.trace(gram) * np.eye(len(gram))  # of smooth columns, that are no means
+        weights = np.linalg.solve(gram, around.T @ rest)
         left = np.var(rest - around @ weights, axis=0) / divisor(np.var(rest, axis=0))
-        for j in np.flatnonzero((left < LEFT) & z.any(axis=0)).tolist():
-            own = np.flatnonzero(weights[:, j] > 0.5 * weights[:, j].max())
-            level = weights[own, j].mean()
-            even = np.where(np.isin(np.arange(len(weights)), own), level, 0.0)
-            in_a_row = len(own) > 1 and np.ptp(own) == len(own) - 1
-            if in_a_row and np.abs(weights[:, j] - even).max() < UNEVEN * level:
-                found.append((j, i, len(own)))
+        others = (left < LEFT) & z.any(axis=0) & (np.arange(z.shape[1]) != i)
+        for j in np.flatnonzero(others).tolist():
+            large = weights[:, j] > 0.5 * np.abs(weights[:, j]).max()
+            width = int(large.sum())
+            if not 1 < width < len(large) or np.ptp(np.flatnonzero(large)) >= width:
+                continue
+            level = weights[large, j].mean()
+            if np.abs(weights[:, j] - level * large).max() < UNEVEN * level:
+                found.append((j, i, width))
     return found
 
 

@@ -215,6 +215,8 @@ def test_a_running_mean_beside_its_column_is_named(width, digits):
         assert f"x3 is the mean of {width} samples of x1" in told.text and told.weight == "problem"
     smoothed = signal.lfilter([0.3], [1.0, -0.7], x[:, 1])
     assert tests.running_means(np.column_stack([x, smoothed])) == []
+    time = np.arange(float(len(x)))
+    assert tests.running_means(np.column_stack([x, time, 3 - time, np.sin(time / 9)])) == []
     assert tests.running_means(rossler()) == [] == tests.running_means(limit_cycle())
 
 
