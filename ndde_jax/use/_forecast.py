@@ -237,7 +237,8 @@ class WithForecasts:
         past = origin.past
         notes = (*origin.notes, *told, *divergence_note(diverged))
         notes += _beyond_note(self, past) or outside_note(self, run)
-        notes += _at_rest_note(self, run)
+        if inputs is None:  # what is given may be at rest itself
+            notes += _at_rest_note(self, run)
         run = origin.level(later).outside(run)
         notes += _below_zero_note(self, run)
         past = origin.level(np.arange(1 - len(past), 1)).outside(past)

@@ -224,6 +224,9 @@ def test_known_inputs_are_followed():
     forecast = made.forecast(HORIZON, key=KEY, inputs={"sun": future})
     np.testing.assert_allclose(forecast.paths[:, :, 0], np.tile(future, (200, 1)))
     assert forecast.notes == ()
+    # Which is at rest because it was set so.
+    still = made.forecast(60, key=KEY, inputs={"sun": 0.3}).notes
+    assert not any("rest" in note for note in still)
     with pytest.raises(ValueError, match=r"inputs holds heat, .* known inputs are sun"):
         made.forecast(HORIZON, key=KEY, inputs={"heat": future})
     with pytest.raises(ValueError, match=r"a number, or \[horizon\] = \(12,\)"):
