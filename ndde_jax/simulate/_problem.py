@@ -196,10 +196,23 @@ def concrete(value: Any) -> np.ndarray | None:
 def _shape_of(function: Callable, at: tuple[Any, ...], name: str) -> Any:
     """Return the shape of what a function of the user returns.
 
-    **Raises:** `ValueError` for one that JAX cannot trace.
+    **Raises:** `ValueError` for one that JAX cannot trace, and for one that reads beyond the end of
+    the state or of the delays, where JAX would read the last instead.
     """
+
+    def called():
+        known = (np.zeros(value.shape, value.dtype) for value in at[1:3])
+        with np.errstate(all="ignore"):
+            try:
+                function(at[0], *known, *at[3:])
+            except IndexError:
+                raise
+            except Exception:  # what NumPy's arrays cannot do is no mistake
+                pass
+        return function(*at)
+
     try:
-        return jax.eval_shape(lambda: function(*at))
+        return jax.eval_shape(called)
     except (jax.errors.TracerArrayConversionError, jax.errors.ConcretizationTypeError) as error:
         raise ValueError(
             f"{name}(t, x, lagged, args) must be a function that JAX can trace: with jax.numpy in "

@@ -306,6 +306,10 @@ GOOD = dict(lags=1.0, dt=0.1, n_steps=10, history=jnp.zeros(2), sigma=0.0)
         (dict(sigma=0.1, key=jr.key(0), increments=jnp.zeros((10, 2))), "got both"),
         (dict(drift=lambda t, x, lagged, args: jax.lax.complex(x, x)), "real numbers; got complex"),
         (dict(drift=lambda t, x, lagged, args: x + lagged[0], lags=None), "what is not there"),
+        # JAX would read the last one instead.
+        (dict(drift=lambda t, x, lagged, args: x - lagged[1]), r"lagged \(1, 2\).*index 1 is out"),
+        (dict(drift=lambda t, x, lagged, args: jnp.stack([x[0], x[2]])), "index 2 is out"),
+        (dict(sigma=lambda t, x, lagged, args: lagged[1], key=jr.key(0)), r"sigma\(t.* reads what"),
     ],
 )
 def test_refusals(change, message):
