@@ -14,6 +14,9 @@ from ..samples._gaps import runs
 
 # Largest lag at which a column is looked for as a copy of another.
 COPY_LAGS = 24
+# Changes of a record that tell how small they get, and the share of their median that the least of
+# as many exceeds in one record of a thousand at most where all sizes occur.
+CHANGES, BAND = 50, 0.3
 # Samples before and after one whose mean a column may be, windows that tell, the share of its
 # variance that rounding leaves at most, and by how much weights of a mean may differ, as a share.
 REACH, WINDOWS, LEFT, UNEVEN = 31, 600, 1e-4, 0.1
@@ -243,6 +246,19 @@ def in_a_row(x: Float[np.ndarray, "time"]) -> float:
     """Return the share of changes that come right after another: none in a record that was held."""
     changed = np.diff(x) != 0
     return float((changed[1:] & changed[:-1]).sum() / max(changed.sum(), 1))
+
+
+def deadband(x: Float[np.ndarray, "time"]) -> float:
+    """Return the change from which on a record is written, as historians write it; 0 of records
+    that change by less as well, whose least change is far below the usual one, and of those that
+    step between few values.
+    """
+    changes = np.abs(np.diff(x))
+    changes = changes[changes > 0]
+    if len(changes) < CHANGES or len(np.unique(changes)) < len(changes) / 2:
+        return 0.0
+    least = float(changes.min())
+    return least if least > BAND * np.median(changes) else 0.0
 
 
 def straight_share(x: Float[np.ndarray, "time"]) -> float:

@@ -65,6 +65,8 @@ PAUSES = 3
 RESTING = 0.1
 # Share of samples that repeat the one before, from which on values were held.
 REPEATED = 0.45
+# The same of values that are written only where they change by enough.
+BANDED = 0.15
 # Spread of the means of recordings, in standard deviations within them, from which on it is said;
 # and the chance of one as large in any variable.
 BASELINES, BY_CHANCE = 0.4, 1e-4
@@ -178,7 +180,8 @@ class SampleEvidence:
     @functools.cached_property
     def sensors(self) -> tuple[Sensor, ...]:
         """The variables whose sensor is looked at, without pauses of the whole record: none that
-        are set, as actuators that step, quantised controls and switches are.
+        are set, as actuators that step, quantised controls and switches are, unless they seem so
+        because small changes were not written.
         """
         resting = [_resting(x) for x in self.measured.values]
         found = []
@@ -186,7 +189,7 @@ class SampleEvidence:
             parts = zip(self.own_measured.values, resting, strict=True)
             kept = [x[np.isfinite(x[:, j]) & ~rest, j].astype(float) for x, rest in parts]
             x = max(kept, key=len)
-            if len(x) >= SENSED and not (tests.switched(x) or is_event(x)):
+            if len(x) >= SENSED and (tests.deadband(x) or not (tests.switched(x) or is_event(x))):
                 found.append(Sensor(name, x))
         return tuple(found)
 
@@ -736,10 +739,8 @@ def _clipped(evidence: SampleEvidence) -> Iterator[Hit]:
 
 @sample_rule(
     "held values",
-    "{share:.0%} of the samples of {name} repeat the one before: it was recorded less often than "
-    "it is listed, or is an input that is held between changes.",
-    "Take every sample once: sample as seldom as the slowest variable. An input that is held is "
-    "declared: inputs=[{name!r}], or --inputs.",
+    "{share:.0%} of the samples of {name} repeat the one before: {why}.",
+    "{remedy}",
     limits=Limits(
         problem=REPEATED, why="every second sample of a sensor that is read half as often"
     ),
@@ -749,11 +750,28 @@ def _held(evidence: SampleEvidence) -> Iterator[Hit]:
     for sensor in _finely(evidence):
         if sensor.name in said:
             continue
-        if sensor.clipped <= 0.003 and tests.in_a_row(sensor.x) < RESTING:
+        band = tests.deadband(sensor.x)
+        if band and sensor.runs[1] > BANDED:
+            words = {
+                "share": sensor.runs[1],
+                "name": sensor.name,
+                "why": f"it is written only where it has changed by {band:.3g} or more",
+                "remedy": "Ask for all samples, without exception reporting or compression.",
+            }
+            held = None if sensor.runs[1] > REPEATED else RESERVATION
+            yield Hit(sensor.runs[1], words, weight=held, variable=sensor.name)
+        elif sensor.clipped <= 0.003 and tests.in_a_row(sensor.x) < RESTING:
             share = sensor.runs[1]
             # What nothing drives may well be set by hand.
             held = RESERVATION if share > REPEATED and sensor.name in evidence.undriven else None
-            words = {"share": share, "name": sensor.name}
+            words = {
+                "share": share,
+                "name": sensor.name,
+                "why": "it was recorded less often than it is listed, or is an input that is held "
+                "between changes",
+                "remedy": "Take every sample once: sample as seldom as the slowest variable. An "
+                f"input that is held is declared: inputs=[{sensor.name!r}], or --inputs.",
+            }
             yield Hit(share, words, weight=held, variable=sensor.name)
 
 

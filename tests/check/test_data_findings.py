@@ -220,6 +220,20 @@ def test_a_running_mean_beside_its_column_is_named(width, digits):
     assert tests.running_means(rossler()) == [] == tests.running_means(limit_cycle())
 
 
+@pytest.mark.parametrize("band, weight", [(0.3, "reservation"), (1.0, "problem")])
+def test_what_is_written_only_where_it_changes_is_named(band, weight):
+    x = oscillators()
+    written = x.copy()
+    for k in range(1, len(x)):
+        moved = abs(x[k, 0] - written[k - 1, 0]) > band
+        written[k, 0] = x[k, 0] if moved else written[k - 1, 0]
+    told = found(written)["held values"]
+    assert told.weight == weight and "compression" in told.remedy
+    assert tests.deadband(written[:, 0]) == pytest.approx(band, rel=0.05)
+    # Of what is held for other reasons changes of all sizes are seen.
+    assert tests.deadband(x[:, 0]) == tests.deadband(np.repeat(x[::3, 0], 3)) == 0
+
+
 def test_a_meter_that_counts_whole_units_was_not_interpolated():
     """Of whole steps many are equal to the one before, by chance; of half of them read from lines
     between the others none is.
