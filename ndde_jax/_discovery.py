@@ -44,7 +44,6 @@ from .use._forecast import WithForecasts
 from .use._impute import WithImputation
 from .use._intervene import WithInterventions
 from .use._left_out import Doubt, doubt_of, make_echoes
-from .use._one_step import step_rows
 from .windows._windows import Windows
 
 # The file of a saved discovery, and its folder in what the command line writes.
@@ -448,7 +447,7 @@ class Discovery(
         if ensemble is None:
             return self._members
         check_kind(ensemble, Ensemble, "ensemble", "what found.resample(...) returns")
-        if not ensemble.rows.equals(step_rows(self)):
+        if not ensemble.rows.are_of(self):
             raise ValueError(
                 "ensemble must be what resample(...) of this very discovery returned; got that of "
                 "other data or lags. Ask for it again: found.resample(...)."

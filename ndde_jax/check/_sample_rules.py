@@ -634,8 +634,8 @@ def _regime(evidence: SampleEvidence) -> Iterator[Hit]:
     "own: Recipe(offsets=True), or --offsets.",
     limits=Limits(
         reservation=BASELINES,
-        why="standard deviations within recordings; half of one gives false links in records of "
-        "autoregressions, whose recordings had levels of their own",
+        why="standard deviations within recordings; levels .2 apart gave false lags in none of six "
+        "records of autoregressions, .4 apart in five",
     ),
 )
 def _baselines(evidence: SampleEvidence) -> Iterator[Hit]:
@@ -750,29 +750,23 @@ def _held(evidence: SampleEvidence) -> Iterator[Hit]:
     for sensor in _finely(evidence):
         if sensor.name in said:
             continue
-        band = tests.deadband(sensor.x)
-        if band and sensor.runs[1] > BANDED:
-            words = {
-                "share": sensor.runs[1],
-                "name": sensor.name,
-                "why": f"it is written only where it has changed by {band:.3g} or more",
-                "remedy": "Ask for all samples, without exception reporting or compression.",
-            }
-            held = None if sensor.runs[1] > REPEATED else RESERVATION
-            yield Hit(sensor.runs[1], words, weight=held, variable=sensor.name)
+        share, band, held = sensor.runs[1], tests.deadband(sensor.x), None
+        if band and share > BANDED:
+            why = f"it is written only where it has changed by {band:.3g} or more"
+            remedy = "Ask for all samples, without exception reporting or compression."
+            held = RESERVATION if share <= REPEATED else None
         elif sensor.clipped <= 0.003 and tests.in_a_row(sensor.x) < RESTING:
-            share = sensor.runs[1]
+            why = "it was recorded less often than it is listed, or is an input that is held "
+            why += "between changes"
+            remedy = "Take every sample once: sample as seldom as the slowest variable. An input "
+            remedy += f"that is held is declared: inputs=[{sensor.name!r}], or --inputs."
             # What nothing drives may well be set by hand.
-            held = RESERVATION if share > REPEATED and sensor.name in evidence.undriven else None
-            words = {
-                "share": share,
-                "name": sensor.name,
-                "why": "it was recorded less often than it is listed, or is an input that is held "
-                "between changes",
-                "remedy": "Take every sample once: sample as seldom as the slowest variable. An "
-                f"input that is held is declared: inputs=[{sensor.name!r}], or --inputs.",
-            }
-            yield Hit(share, words, weight=held, variable=sensor.name)
+            if share > REPEATED and sensor.name in evidence.undriven:
+                held = RESERVATION
+        else:
+            continue
+        words = {"share": share, "name": sensor.name, "why": why, "remedy": remedy}
+        yield Hit(share, words, weight=held, variable=sensor.name)
 
 
 @sample_rule(

@@ -751,9 +751,8 @@ def _with_rounds(
 def find_traced(
     design: Design, y: Any, allowed: Any, required: Any, step: int
 ) -> tuple[Terms, Terms]:
-    """Return [`find_terms`][ndde_jax.regression.find_terms] where JAX traces, and the terms of the
-    inputs at the first lag alone that the search came upon; where there is one lag, the first
-    again.
+    """Return [`find_terms`][ndde_jax.regression.find_terms] where JAX traces, and the best terms
+    that read inputs at the first lag alone; the same twice where there is one lag.
 
     One loop serves both kinds of model, and its first turn has no products: the body of the loop is
     compiled once.

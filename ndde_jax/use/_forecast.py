@@ -312,19 +312,20 @@ def outside_note(
 
 def _at_rest_note(found: Any, run: Any) -> tuple[str, ...]:
     """Return a note on paths that come to rest where the record does not, by the second half of
-    each and as long stretches of the record.
+    each and as long stretches of the record that are complete.
     """
     length = run.shape[1] // 2
     if is_traced(run) or length < SHORTEST:
         return ()
     stretches = [
-        values[k : k + length]
+        np.asarray(values[k : k + length], float)
         for values in found.samples.values
         for k in range(0, len(values) - length + 1, length)
     ]
-    if len(stretches) < STRETCHES:
+    complete = [part for part in stretches if np.isfinite(part).all()]
+    if len(complete) < STRETCHES:
         return ()
-    usual = np.nanmedian([np.nanstd(np.asarray(part, float), axis=0) for part in stretches], axis=0)
+    usual = np.median([part.std(axis=0) for part in complete], axis=0)
     late = np.median(np.std(np.asarray(run)[:, -length:], axis=1), axis=0)
     still = [
         name

@@ -84,9 +84,17 @@ class Rows:
         """The states at the lags, seen from sample k."""
         return self.past[:, 0]
 
-    def equals(self, other: "Rows") -> bool:
-        """Return whether others are of the same samples and lags."""
-        return np.array_equal(self.past, other.past) and np.array_equal(self.next, other.next)
+    def are_of(self, found: Any) -> bool:
+        """Return whether these are steps of the samples of a discovery, at its lags."""
+        lags, values = np.asarray(found.lags), samples_of(found).values
+        spare = ((0, _apart(lags)), (0, 0))
+        states = np.concatenate([np.pad(np.asarray(x, np.float64), spare) for x in values])
+        if self.start.shape[1:] != (len(lags), states.shape[1]) or len(states) < self.position[-1]:
+            return False
+        past = states[self.position[:, None] - lags[None]]
+        return np.array_equal(past, self.start) and np.array_equal(
+            states[self.position + 1], self.next
+        )
 
 
 def samples_of(found: Any) -> Samples:
@@ -95,6 +103,11 @@ def samples_of(found: Any) -> Samples:
     """
     more = None if found.windows.partial is None else completed(found.samples, found.lags)
     return found.samples if more is None else more.samples
+
+
+def _apart(lags: Any) -> int:
+    """Return the positions that are left out between two recordings, more than a step reads."""
+    return 2 * int(lags[-1]) + 10
 
 
 def step_rows(found: Any) -> Rows:
@@ -113,7 +126,7 @@ def step_rows(found: Any) -> Rows:
         usable = np.isfinite(values[at]).all((1, 2))
         k = k[usable if inside is None else usable & inside[k]]
         parts.append((_pasts(values, k, lags), values[k], values[k + 1], begin + k))
-        begin += len(values) + 2 * int(lags[-1]) + 10
+        begin += len(values) + _apart(lags)
     every = -(-sum(len(part[0]) for part in parts) // MOST_ROWS) or 1
     return Rows(*(np.concatenate(part)[::every] for part in zip(*parts, strict=True)))
 
