@@ -74,30 +74,39 @@ def spline_columns(
 # ---- the design ----
 
 
-class Between(NamedTuple):
-    """The mean squared errors of `lines` and of `cubics` through every other sample at the one
-    between, relative to the mean square of a step, `[dim]`.
+# Weights of the mean of both samples one, three and five steps away in a guess of the sample between
+# them: on a line, a cubic, a quintic. The line's second makes it err at the same samples.
+GUESSES = ((1.0, 0.0), (9 / 8, -1 / 8), (75 / 64, -25 / 128, 3 / 128))
 
-    Lines err by a half on a path whose steps do not depend on one another, and cubics by more.
+
+class Between(NamedTuple):
+    """The mean squared errors of guesses of a sample from its neighbours, relative to the mean
+    square of a step, `[dim]`: on `lines`, `cubics` and `quintics` through every other sample.
+
+    Lines err by a half on a path whose steps do not depend on one another, and the others by more.
     """
 
     lines: Float[np.ndarray, " dim"]
     cubics: Float[np.ndarray, " dim"]
+    quintics: Float[np.ndarray, " dim"]
 
     @classmethod
     def of(cls, recordings: list[np.ndarray]) -> "Between":
         """Return the errors in recordings, each `[time dim]`, NaN where missing."""
-        lines = cubics = steps = np.zeros(recordings[0].shape[1])
+        errors, steps = np.zeros((2, len(GUESSES), recordings[0].shape[1]))
         for x in recordings:
-            far, near = (
-                (x[3 - k : len(x) - 3 - k] + x[3 + k : len(x) - 3 + k]) / 2 for k in (3, 1)
-            )
-            error = np.where(np.isfinite(far), near - x[3 : len(x) - 3], np.nan)
-            step = np.where(np.isfinite(error), x[4 : len(x) - 2] - x[3 : len(x) - 3], np.nan)
-            lines = lines + np.nansum(error**2, axis=0)
-            cubics = cubics + np.nansum((error + (near - far) / 8) ** 2, axis=0)
-            steps = steps + np.nansum(step**2, axis=0)
-        return cls(lines / divisor(steps), cubics / divisor(steps))
+            for k, weights in enumerate(GUESSES):
+                reach = 2 * len(weights) - 1
+                if (n := len(x) - reach) <= reach:
+                    continue
+                error = -x[reach:n]
+                for side, weight in zip(range(1, reach + 1, 2), weights, strict=True):
+                    pair = x[reach - side : n - side] + x[reach + side : n + side]
+                    error = error + weight * pair / 2
+                step = np.where(np.isfinite(error), x[reach + 1 : n + 1] - x[reach:n], np.nan)
+                errors[k] += np.nansum(error**2, axis=0)
+                steps[k] += np.nansum(step**2, axis=0)
+        return cls(*errors / divisor(steps))
 
     @property
     def rough(self) -> Bool[np.ndarray, " dim"]:
@@ -108,6 +117,11 @@ class Between(NamedTuple):
     def bent(self) -> Bool[np.ndarray, " dim"]:
         """The variables whose path clearly bends between samples: cubics err half as much."""
         return self.cubics < BENT * self.lines
+
+    @property
+    def least(self) -> Float[np.ndarray, " dim"]:
+        """The error of whichever guess is best for a variable."""
+        return np.minimum.reduce(self)
 
     @property
     def smooth(self) -> bool:

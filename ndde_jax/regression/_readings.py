@@ -16,7 +16,8 @@ what it explains may have the ends of the steps that it foretells, too.
 
 Where neighbours tell every sample, hardly any noise is left, and what both readings leave is error
 of interpolation and of features, on which a flow has no hold. There a flow may leave up to ten
-times what a map leaves: a map, free to leap, would have no reason to move so smoothly.
+times what a map leaves: a map, free to leap, would have no reason to move so smoothly. But for an
+autoregression that swings, such as one of second order: what it leaves is noise.
 
 Where the variance of the noise changes, loud stretches would decide alone, by more nats than they
 are worth: there the comparison is made again with every window weighed by the inverse variance of
@@ -40,6 +41,10 @@ CLEARLY = 3.0
 # By how much more a flow may leave of a smooth path than a map, and by how many nats it then is the
 # reading.
 ALLOWED, SURE = 10.0, 10.0
+# What a map leaves of every variable's steps, over the squared error of a guess from both sides, from
+# which on it is noise that the variables' own past carries. White noise in a law of second order
+# gives two and more. Set by looking at swinging autoregressions and at flows of dysts with errors.
+CARRIED = 1.5
 # Numbers in a matrix of columns; of longer records the first windows decide.
 MOST_NUMBERS = 5 * 10**7
 # Fits of a graph whose own drift predicts the end of the step; searches with the end that the best
@@ -580,7 +585,7 @@ def _compare(
         trust = read.calibration()
         weighed = _Compared.of(steps, candidates, allowed, required, 1 / variance)
         nats = weighed.nats * weighed.calibration()
-    smooth = steps.between.smooth
+    smooth = steps.between.smooth and not read.swings(candidates, steps)
     if smooth:
         nats = allowing(nats, float(n))
     whole = n < most
@@ -656,6 +661,16 @@ class _Compared(NamedTuple):
             pairs = (as_map, of_map), (as_flow, best.found)
             costs = tuple(one.cost_within(found, counting) for one, found in pairs)
         return cls(as_map, plain, best, left, (costs[0] - costs[1]) / 2)
+
+    def swings(self, candidates: "_Candidates", steps: _Steps) -> bool:
+        """Return whether a map moves smoothly by itself: every variable follows its own past in
+        straight lines, and what is left of its steps is noise, not error of interpolation.
+        """
+        dim, itself = candidates.dim, np.arange(candidates.dim)
+        level = self.plain.level.reshape(dim, -1, dim)[:, : len(candidates.lags)]
+        own = level[itself, :, itself].max(axis=1)
+        left = np.mean(self.left[0] ** 2, axis=0) / divisor(np.mean(steps.rates**2, axis=0))
+        return bool(np.all((own == LINE) & (left > CARRIED * steps.between.least)))
 
     def calibration(self) -> float:
         """Return by how much the evidence must shrink for its spread to be what nats say, at most

@@ -110,8 +110,38 @@ def test_neighbours_tell_smooth_paths():
     np.testing.assert_allclose(between.lines, [0.5, lines**2 / steps], rtol=0.03)
     cubics = (9 * lines - far) / 8
     np.testing.assert_allclose(between.cubics[1], cubics**2 / steps, rtol=0.03)
+    # A fifth-degree polynomial is its own quintic, and none of a cubic's.
+    power = (t[:40, None] / 10) ** 5
+    assert Between.of([power]).quintics[0] < 1e-20 < Between.of([power]).cubics[0]
+    np.testing.assert_array_equal(between.least, [between.lines[0], between.quintics[1]])
     assert between.bent.tolist() == [False, True] and not between.smooth
     assert Between.of([wave[:, None]]).smooth
+    # Recordings too short for a guess add nothing.
+    more = Between.of([np.stack([walk, wave], axis=1), np.zeros((5, 2))])
+    np.testing.assert_array_equal(more, between)
+
+
+def cycles(seed, n):
+    """Swings of second order, of periods from 6 to 12 samples, of which the first moves the others:
+    the sunspots' kind of autoregression (Yule 1927).
+    """
+    rng = np.random.default_rng(seed)
+    size, angle = rng.uniform(0.85, 0.95, 3), 2 * np.pi / rng.uniform(6, 12, 3)
+    x, noise = np.zeros((n + 200, 3)), rng.normal(size=(n + 200, 3))
+    for t in range(3, len(x)):
+        own = 2 * size * np.cos(angle) * x[t - 1] - size**2 * x[t - 2]
+        x[t] = own + noise[t] + [0, 0.3 * x[t - 1, 0], -0.3 * x[t - 3, 0]]
+    return x[200:]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_an_autoregression_that_swings_is_no_flow_for_its_smoothness(seed):
+    x = cycles(seed, 1000)
+    assert Between.of([x]).smooth
+    found = ndde.discover(x, dt=1.0, lags=tuple(range(6)), key=KEY)
+    assert found.reading != "flow" and found.verdict == "supported"
+    links = {tuple(edge) for edge in np.argwhere(found.graph).tolist() if edge[0] != edge[1]}
+    assert links == {(0, 1, 0), (0, 2, 2)}
 
 
 def mackey_glass(every: int, n: int) -> np.ndarray:
