@@ -20,6 +20,8 @@ CHANGES = 10
 TICKS, ERROR = 20, 0.01
 # Ages at which other variables may tell what is set, spread over the time between two ticks.
 AGES = 13
+# Spread of what is left of ranks, over their number, below which it is rounding.
+ROUNDING = 1e-9
 # Share of measured values below which a variable is measured seldom, if another is not.
 HALF = 0.5
 
@@ -95,13 +97,15 @@ def _foretold(samples: Samples, variable: int, clock: int) -> bool:
     table = table[np.isfinite(table).all(axis=1)]
     if len(table) < TICKS:
         return True
-    now, before, others = table[:, 0], table[:, 1], table[:, 2:]
-    own = np.column_stack([np.ones(len(now)), before])
-    new = now - own @ np.linalg.lstsq(own, now, rcond=None)[0]
-    others = others[:, np.ptp(others, axis=0) > 0]
-    if not others.shape[1] or not np.ptp(new) > 0:
+    # Ranks first: of what is new in a value of two levels, ranks would tell the level before.
+    ranks = stats.rankdata(table, axis=0)
+    own = np.column_stack([np.ones(len(ranks)), ranks[:, 1]])
+    left = ranks - own @ np.linalg.lstsq(own, ranks, rcond=None)[0]
+    moves = np.ptp(left, axis=0) > ROUNDING * len(left)
+    new, others = left[:, 0], left[:, 2:].T[moves[2:]]
+    if not len(others) or not moves[0]:
         return False
-    p = [stats.spearmanr(other, new).pvalue for other in others.T]
+    p = [stats.pearsonr(other, new).pvalue for other in others]
     return bool(min(p) * len(p) < ERROR)
 
 

@@ -12,13 +12,17 @@ from ndde_jax.assess._assess import Relations
 CLOCK = 12
 
 
-def record(seed, n=1500, feedback=0.0, clock=CLOCK, late=1):
-    """A set point that acts on a, which acts on b; with feedback it is set by b."""
+def record(seed, n=1500, feedback=0.0, clock=CLOCK, late=1, levels=None):
+    """A set point that acts on a, which acts on b; with feedback it is set by b. It may be rounded
+    to a few levels.
+    """
     rng = np.random.default_rng(seed)
     a, b, held = np.zeros((3, n))
     noise = rng.normal(size=(n, 3))
     for t in range(4, n):
         held[t] = feedback * b[t - 1] + noise[t, 2] if t % clock == 0 else held[t - 1]
+        if levels and t % clock == 0:
+            held[t] = levels[np.searchsorted(levels[1:], held[t])]
         a[t] = 0.8 * a[t - 1] + 0.2 * held[t - late] + 0.5 * noise[t, 0]
         b[t] = 0.7 * b[t - 1] + 0.4 * a[t - 3] + 0.5 * noise[t, 1]
     return np.stack([a, b, held], axis=1)
@@ -40,6 +44,13 @@ def test_what_nothing_foretells_is_an_input():
     x = record(1)
     x[7, 0] = np.nan  # costs no more than itself
     assert held_columns(x) == [(2,)]
+
+
+@pytest.mark.parametrize("levels", [(-1, 1), (0, 1, 2)])
+def test_a_switch_of_few_levels_is_an_input_unless_others_foretell_it(levels):
+    wrong = sum(held_columns(record(seed, clock=5, levels=levels)) != [(2,)] for seed in range(60))
+    assert wrong <= 4
+    assert held_columns(record(1, feedback=-0.6, clock=5, levels=levels)) == []
 
 
 @pytest.mark.parametrize("kind", ["set by another", "mean of another", "no clock", "all held"])
