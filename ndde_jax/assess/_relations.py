@@ -220,9 +220,9 @@ def noisy_rates(inputs: Inputs, left: Float[np.ndarray, "row dim"]) -> Bool[np.n
 
 def _outside(inputs, graph, left):
     """Return residuals of a continuous path without what links kept at the present, or at the next
-    lag, can do within a step: noise of the source reaches the target for half of the step at most.
-    Rates that were corrected for a present link may lack as much where its delay is a part of the
-    step.
+    lag, can do within a step: noise of the source reaches the target for half of the step at most,
+    with the sign of the link. Rates halfway through a step were corrected for a present link, and
+    may lack as much where its delay is a part of the step.
     """
     from scipy.optimize import lsq_linear  # takes a moment to import
 
@@ -239,17 +239,17 @@ def _outside(inputs, graph, left):
         lines = np.stack([inputs.line[own][:, a, i] for i, a in places], axis=1)
         slopes = np.linalg.lstsq(lines - lines.mean(axis=0), rows.rates[own, j], rcond=1e-9)[0]
         at = [[k for k, (s, a) in enumerate(places) if s == i and a in soon] for i in sources]
-        most = [
-            abs(float(slopes[k].sum())) * float(rows.moves[i]) / 2
-            for i, k in zip(sources, at, strict=True)
-        ]
+        most = np.array(
+            [slopes[k].sum() * rows.moves[i] / 2 for i, k in zip(sources, at, strict=True)]
+        )
         among = list(sources)
         every = np.isfinite(left[:, [j, *among]]).all(axis=1)
         if every.sum() <= len(among):
             continue
         # All together: sources that are related would take off the same twice, one by one.
-        bounds = np.maximum(most, 1e-300)
-        share = lsq_linear(left[every][:, among], left[every, j], (-bounds, bounds)).x
+        other = -most if rows.midway else 0.0
+        bounds = np.minimum(most, other) - 1e-300, np.maximum(most, other) + 1e-300
+        share = lsq_linear(left[every][:, among], left[every, j], bounds).x
         corrected[:, j] -= left[:, among] @ share
     return corrected
 

@@ -41,9 +41,10 @@ CLEARLY = 3.0
 # By how much more a flow may leave of a smooth path than a map, and by how many nats it then is the
 # reading.
 ALLOWED, SURE = 10.0, 10.0
-# What a map leaves of every variable's steps, over the squared error of a guess from both sides, from
-# which on it is noise that the variables' own past carries. White noise in a law of second order
-# gives two and more. Set by looking at swinging autoregressions and at flows of dysts with errors.
+# What a map leaves of steps, over the squared error of guesses from both sides, median over variables,
+# from which on it is noise that the variables' own past carries. White noise in a law of second order
+# gives two and more, and less in what another such variable drives. Set by looking at swinging
+# autoregressions and at flows of dysts with errors of measurement.
 CARRIED = 1.5
 # Numbers in a matrix of columns; of longer records the first windows decide.
 MOST_NUMBERS = 5 * 10**7
@@ -664,13 +665,16 @@ class _Compared(NamedTuple):
 
     def swings(self, candidates: "_Candidates", steps: _Steps) -> bool:
         """Return whether a map moves smoothly by itself: every variable follows its own past in
-        straight lines, and what is left of its steps is noise, not error of interpolation.
+        straight lines, and what is left of its steps is noise, more than guesses from both sides
+        miss. Errors of measurement, which guesses of a higher order miss more, are no such noise.
         """
         dim, itself = candidates.dim, np.arange(candidates.dim)
         level = self.plain.level.reshape(dim, -1, dim)[:, : len(candidates.lags)]
-        own = level[itself, :, itself].max(axis=1)
-        left = np.mean(self.left[0] ** 2, axis=0) / divisor(np.mean(steps.rates**2, axis=0))
-        return bool(np.all((own == LINE) & (left > CARRIED * steps.between.least)))
+        lines = level[itself, :, itself].max(axis=1) == LINE
+        between, left = steps.between, np.mean(self.left[0] ** 2, axis=0)
+        ratio = left / divisor(np.mean(steps.rates**2, axis=0) * between.least)
+        noise = (ratio > 1) & (between.quintics < between.cubics)
+        return bool((lines & noise).all() and np.median(ratio) > CARRIED)
 
     def calibration(self) -> float:
         """Return by how much the evidence must shrink for its spread to be what nats say, at most

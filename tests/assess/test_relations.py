@@ -182,6 +182,21 @@ def test_links_within_a_sample_are_at_once():
     assert np.mean([np.abs(r.correlation[0, 1]) for r in found]) > 0.4
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_a_link_at_once_is_not_taken_for_what_a_delayed_one_does_within_a_step(seed):
+    """A market: what is grown follows the last price, and the price falls at once with it. A path
+    between samples would rise, and whether it is one is undecided.
+    """
+    noise, x = np.random.default_rng(seed).normal(size=(550, 2)), np.zeros((550, 2))
+    for t in range(1, len(x)):
+        grown = 0.8 * x[t - 1, 1] + 0.5 * noise[t, 0]
+        x[t] = grown, 0.7 * noise[t, 1] - grown
+    found = ndde.discover(x[50:], dt=1.0, lags=LAGS, key=jr.key(0))
+    assert found.reading == "undecided"
+    assert found.at_once[0, 1] and found.residual_correlation[0, 1] < -0.5
+    assert "links at once" in {finding.name for finding in found.verdict.reasons}
+
+
 def test_noise_that_the_variables_of_a_flow_share_refuses_no_true_links():
     """A problem before: a link between two variables that are related at once was not believed."""
     batch = generators.clean_flow(2, shared=0.4, seed=77)
