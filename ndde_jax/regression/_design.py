@@ -74,8 +74,8 @@ def spline_columns(
 # ---- the design ----
 
 
-# Weights of the mean of both samples one, three and five steps away in a guess of the sample between
-# them: on a line, a cubic, a quintic. The line's second makes it err at the same samples.
+# Weights of the mean of both samples one, three and five steps away in a guess of the sample
+# between them: on a line, a cubic, a quintic. The line's second makes it err at the same samples.
 GUESSES = ((1.0, 0.0), (9 / 8, -1 / 8), (75 / 64, -25 / 128, 3 / 128))
 
 

@@ -41,10 +41,10 @@ CLEARLY = 3.0
 # By how much more a flow may leave of a smooth path than a map, and by how many nats it then is the
 # reading.
 ALLOWED, SURE = 10.0, 10.0
-# What a map leaves of steps, over the squared error of guesses from both sides, median over variables,
-# from which on it is noise that the variables' own past carries. White noise in a law of second order
-# gives two and more, and less in what another such variable drives. Set by looking at swinging
-# autoregressions and at flows of dysts with errors of measurement.
+# What a map leaves of steps, over the squared error of guesses from both sides, median over
+# variables, from which on it is noise that the variables' own past carries. White noise in a law of
+# second order gives two and more, and less in what another such variable drives. Set by looking at
+# swinging autoregressions and at flows of dysts with errors of measurement.
 CARRIED = 1.5
 # Numbers in a matrix of columns; of longer records the first windows decide.
 MOST_NUMBERS = 5 * 10**7
