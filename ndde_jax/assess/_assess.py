@@ -432,6 +432,8 @@ def _relations(
         apart = residuals(inputs, graph, poor=1.0)
     mistaken = turning_back(rows, left)
     static, hidden = static_targets(rows, left), unseen(inputs, graph, left, mistaken)
+    # A map may well act over several lags: there only what was tested says that a target does not.
+    partly = hidden.partly & (np.isfinite(hidden.follows) | (not undecided))
     related = at_once(some, graph, apart, undecided)
     correlation = related.correlation
     if static.derived.any():
@@ -447,7 +449,7 @@ def _relations(
         derived=static.derived,
         rivals=rivals(inputs, graph, required),
         not_excluded=hidden.not_excluded & ~required.any(axis=2),
-        partly=hidden.partly & ~required.any(axis=2),
+        partly=partly & ~required.any(axis=2),
         unconfirmed=unconfirmed(some, graph, required) & ~mistaken[:, None, None],
         turning_back=mistaken,
         persistent=persistent(inputs, graph, left),
