@@ -79,6 +79,29 @@ def test_spikes_of_a_relaxation_oscillation_are_no_passing_events():
     assert read_events(samples, lags=(0, 1, 2, 3)) is None
 
 
+def test_rain_that_wets_the_soil_on_many_days_is_no_passing_event():
+    """Rare, heavy and alike; yet rain says what the soil does, given all others."""
+    rng, n = np.random.default_rng(10), 1460
+    wet, warm = np.zeros(n, bool), np.zeros(n)
+    noise = rng.normal(size=(n, 3)) * (0.004, 0.002, 0.4)
+    for k in range(1, n):
+        wet[k] = rng.random() < (0.65 if wet[k - 1] else 0.11)
+        warm[k] = 0.7 * warm[k - 1] + noise[k, 2]
+    rain = np.where(wet, rng.gamma(0.6, 6, n), 0)
+    dry = 3 + 2.5 * np.sin(2 * np.pi * np.arange(n) / 365) + warm
+    x = np.full((n, 2), 0.5)
+    for k in range(n - 1):
+        soil, deep = x[k]
+        moves = rain[k] / 80 - 0.012 * max(dry[k], 0) * soil - 0.02 * (soil - deep)
+        x[k + 1] = soil + moves, deep + 0.03 * (soil - deep)
+        x[k + 1] = np.clip(x[k + 1] + noise[k, :2], 0.02, 1)
+    samples = ndde.read_samples(np.column_stack([rain, dry, x]), dt=1.0)
+    assert events_alone(samples) > 0.5
+    assert read_events(samples, lags=(0, 1, 2)) is None
+    found = ndde.discover(samples, lags=tuple(range(6)), key=jax.random.key(0))
+    assert np.flatnonzero(found.graph[0, 2]).tolist() == [0] and found.graph[1, 2, 0]
+
+
 @pytest.mark.slow
 def test_the_delay_of_a_step_test_is_its_dead_time():
     """And not how long the whole response takes."""
