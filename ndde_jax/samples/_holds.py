@@ -87,6 +87,12 @@ def clock_of(samples: Samples, variable: int) -> int:
     return int(np.gcd.reduce(steps)) if len(steps) >= CHANGES else 1
 
 
+def is_switch(samples: Samples, variable: int) -> bool:
+    """Return whether a variable has two values only."""
+    values = np.concatenate([np.asarray(x, float)[:, variable] for x in samples.values])
+    return len(np.unique(values[np.isfinite(values)])) == 2
+
+
 def _foretold(samples: Samples, variable: int, clock: int) -> bool:
     """Return whether others tell what is new in a held variable; True if there are too few
     ticks to know.

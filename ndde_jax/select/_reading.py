@@ -9,7 +9,7 @@ from jaxtyping import Bool, Float
 
 from ..regression._readings import CLEARLY, Readings, allowing, compare_readings
 from ..samples._factors import factor_nats, proportional
-from ..samples._holds import clock_of
+from ..samples._holds import clock_of, is_switch
 from ..samples._samples import Samples, named
 from ..windows._prior import PriorKnowledge, read_prior
 from ..windows._stencils import choose_scheme, reads_filtered, rings
@@ -142,9 +142,12 @@ def _chosen(
     compared = regular and decided in ("euler", "midpoint") and not rings(windows.ringing)
     readings = _compared(cut) if compared else None
     if scheme == "auto" and readings is not None:
-        # What is held between the ticks of a clock is no flow, whatever drives it, and no map.
+        # What is held between the ticks of a clock is no flow, whatever drives it, and no map; and
+        # sums of splines describe no switch, neither at the samples nor between them.
         before = samples.as_measured()
-        held = np.array([clock_of(before, j) > 1 for j in range(samples.dim)])
+        held = np.array(
+            [is_switch(before, j) or clock_of(before, j) > 1 for j in range(samples.dim)]
+        )
         held &= ~held.all()
         readings = readings._replace(nats=np.where(held, 0, readings.nats))
         growing = proportional(factor_nats(samples), samples)

@@ -67,6 +67,24 @@ def test_what_may_be_driven_is_none(kind):
     assert held_columns(x) == []
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_a_thermostat_is_read_as_the_map_that_it_is(seed):
+    """A switch with hysteresis is no sum of splines, and seemed to move between its samples."""
+    rng, n = np.random.default_rng(seed), 1500
+    outdoor, room, heater = np.zeros(n), np.full(n, 20.0), np.zeros(n)
+    noise = rng.normal(size=(n, 2)) * (0.4, 0.05)
+    for t in range(n - 1):
+        outdoor[t + 1] = 0.98 * outdoor[t] + noise[t, 0]
+        lost = 0.01 * (room[t] - 5 - 5 * np.sin(2 * np.pi * t / 288) - outdoor[t])
+        room[t + 1] = room[t] - lost + 0.3 * heater[t] + noise[t, 1]
+        heater[t + 1] = room[t] < 19.5 or (heater[t] and room[t] <= 20.5)
+    weather = 5 + 5 * np.sin(2 * np.pi * np.arange(n) / 288) + outdoor
+    x = np.stack([weather, room, heater], axis=1)
+    found = ndde.discover(x, dt=1.0, lags=tuple(range(6)), key=jax.random.key(0))
+    assert found.reading != "flow"
+    assert np.flatnonzero(found.graph[2, 1])[0] == 0 and found.graph[1, 2].any()
+
+
 @pytest.mark.slow
 def test_nothing_drives_what_is_held():
     """Between two ticks nothing can: every sample counted as a chance, and links came of it."""
