@@ -29,9 +29,9 @@ FIRST = 0.05
 # law, in spikes as of a relaxation oscillation. Set by looking: of simulated rivers and of a flood
 # it is .00 to .37, of Brusselators and neurons .81 to .93.
 LAW = 0.6
-# Share of a rate that one source adds, given all others, from which on variables do not stand in for
-# one another, as where daily rain wets the soil. Set by looking: of simulated rivers and of a flood
-# it is .16 at most, of rain and soil .9.
+# Share of a rate that one source adds, given all others, from which on variables do not stand in
+# for one another, as where daily rain wets the soil. Set by looking: of simulated rivers and of a
+# flood it is .16 at most, of rain and soil .9.
 TOLD = 0.5
 # Delays are tried up to this share of the record, which leaves four stretches to compare.
 LONGEST = 1 / 16
