@@ -180,12 +180,15 @@ def _as_logarithms_tell(
 ) -> tuple[Screened, tuple[str, ...]] | None:
     """Return the windows of measurements that their logarithms read as a map or as a flow: where
     noise multiplies, sums of splines of the values themselves describe neither. None where the
-    logarithms are too few.
+    logarithms are too few, or rather those of a flow than the values are: a flow is one in both,
+    while a map that adds up, as a river does the rain of some days, is no sum in its logarithm.
     """
     told = _compared(logs)
     if told is None:
         return None
     told = told._replace(nats=np.where(counting, told.nats, 0))
+    if told.evidence > max(readings.evidence, 0):
+        return None
     likelier, said = _as_read(logs, told, decided, counting)
     found = likelier.readings or told
     readings = readings._replace(nats=found.nats, trust=found.trust, smooth=found.smooth)
