@@ -83,7 +83,7 @@ def is_value(cell: str, decimal: str | None = None) -> bool:
     cell = re.sub(_EXPONENT, r"\1e\2", re.sub(_MINUS, "-", cell.strip()))
     if to_float(cell) is not None or is_missing(cell) or is_date(cell) or is_time(cell):
         return True
-    written = (COMMAS, _SPACES, _DECORATED) + (COMMA_NUMBER,) * (decimal != ".")
+    written = (COMMAS, _SPACES, _DECORATED) + (COMMA_NUMBER, POINTS) * (decimal != ".")
     return cell[:1] in "<>" or any(pattern.fullmatch(cell) for pattern in written)
 
 
@@ -100,6 +100,30 @@ def decimal_mark(cells: Sequence[str], separator: str) -> str:
         return "."
     sure = any(not COMMAS.fullmatch(cell) for cell in with_comma)
     return "," if sure or separator == ";" else "."
+
+
+def points_part_thousands(rows: Sequence[Sequence[str]]) -> bool:
+    """Return whether the points in the numbers of a table part thousands: each is followed by three
+    digits, and some number has two of them, or some column holds whole numbers below 1000 as well,
+    of which there must be two, as one can be a code for missing values.
+    """
+    parted, large, twice = set[int](), set[int](), False
+    small: dict[int, set[str]] = {}
+    for row in rows:
+        for j, cell in enumerate(row):
+            if "." in cell:
+                if POINTS.fullmatch(cell):
+                    parted.add(j)
+                    twice |= cell.count(".") > 1
+                elif POINT_NUMBER.fullmatch(cell):
+                    return False
+            elif (digits := cell.lstrip("+-")).isdecimal():
+                if len(digits) > 3:
+                    large.add(j)
+                else:
+                    small.setdefault(j, set()).add(digits)
+    mixed = any(len(small.get(j, ())) > 1 for j in parted)
+    return (twice or mixed) and not parted & large
 
 
 def listed_names(names: Iterable[Any]) -> str:

@@ -15,7 +15,16 @@ import numpy as np
 
 from .._files import check_size, opened, read_member
 from . import _cells
-from ._cells import clean_name, decimal_mark, is_missing, is_value, listed_names, text_of, to_float
+from ._cells import (
+    clean_name,
+    decimal_mark,
+    is_missing,
+    is_value,
+    listed_names,
+    points_part_thousands,
+    text_of,
+    to_float,
+)
 from ._dates import YEARS, is_date, month_of, words_of
 from ._formats import Found, Options, blamed_on, check_width, refuse_signature, unpacked
 
@@ -173,6 +182,9 @@ def found_in(
     width = Counter(map(len, wide)).most_common(1)[0][0]
     cells = [cell for row in wide[:1000] for cell in row if cell]
     decimal = options.decimal or decimal_mark(cells, separator or "")
+    # The first row can be names that are numbers.
+    thousands = decimal == "." != options.decimal and points_part_thousands(wide[1:])
+    decimal = "," if thousands else decimal
     full = [row for row in wide if len(row) == width]
     hint = HINTS.get(separator, "") if options.separator is None else ""
     look = _Look(path.name, hint, full[: max(CELLS // width, 20)], decimal)
@@ -192,7 +204,9 @@ def found_in(
     ambiguous = separator == "," and width == 2 and not names and options.separator is None
     cells = ", ".join(cell for row in units for cell in row if cell)
     assumed = {
-        "numbers are read with a decimal comma.": decimal == "," and not options.decimal,
+        "points in its numbers part thousands; --decimal . says otherwise.": thousands,
+        "numbers are read with a decimal comma.": decimal == ","
+        and not (thousands or options.decimal),
         f"its last {foot} lines are taken for a note.": foot,
         f"its first {above} lines are taken for a title.": above,
         f"a row of units ({cells[:60]}) is left out.": units,

@@ -108,6 +108,34 @@ def test_numbers_as_people_write_them(cells, options, expected, tmp_path):
     np.testing.assert_allclose(found.values[:, 0], expected)
 
 
+@pytest.mark.parametrize(
+    "rows, options, expected, said",
+    [
+        (["1.002;971", "964;1.011", "987;1.200"], {}, [[1002, 971], [964, 1011], [987, 1200]], 1),
+        (["1.002;5", "1.234.567;6"], {}, [[1002, 5], [1234567, 6]], 1),
+        (["1.002;971", "964;1.011", "987;1"], {"decimal": "."}, [[1.002, 971], [964, 1.011]], 0),
+        # Three decimals: of every number, below 1, beside a column of whole numbers, and with a
+        # code for missing values.
+        (["1.002;1.971", "1.964;1.011"], {}, [[1.002, 1.971], [1.964, 1.011]], 0),
+        (["1.002;971", "964;0.964", "987;1.2"], {}, [[1.002, 971], [964, 0.964]], 0),
+        (["1.025;1", "1.026;2", "1.024;3"], {}, [[1.025, 1], [1.026, 2]], 0),
+        (["1.025;1", "0;2", "1.024;3", "0;4"], {}, [[1.025, 1], [0, 2]], 0),
+        (["1.025;2.123", "1000;3.456", "7;2.345", "8;1.234"], {}, [[1.025, 2.123]], 0),
+    ],
+)
+def test_points_part_thousands_where_smaller_numbers_have_none(
+    rows, options, expected, said, tmp_path
+):
+    found = read(tmp_path, "a;b\n" + "\n".join(rows), columns=["a", "b"], **options)
+    np.testing.assert_array_equal(found.values[: len(expected)], expected)
+    assert sum("part thousands" in text for text in found.notices) == said
+
+
+def test_thousands_are_told_from_all_rows(tmp_path):
+    rows = ["1.002;1.971"] * 1500 + ["964;1.002", "987;1.003"]
+    assert read(tmp_path, "a;b\n" + "\n".join(rows)).values[[0, -1], 0].tolist() == [1002, 987]
+
+
 @pytest.mark.parametrize("separator", [";", "\t", ",", "|"])
 def test_a_unit_in_every_cell_hides_no_separator(separator, tmp_path):
     rows = [f"{a:.1f}%{separator}{b:.1f}%" for a, b in X]
