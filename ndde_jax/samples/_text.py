@@ -53,9 +53,10 @@ TITLE, NOTE = 100, 20
 def read_text(path: Path, options: Options) -> Found:
     """Return the rows of a text file, whatever separates their cells."""
     text, said = _decoded(path)
-    lines, title = _without_comments(text)
+    spaced, title = _without_comments(text)
+    lines = [line for line in spaced if line.strip()]
     if lines and (given := re.fullmatch(r"sep=(.)\s*", lines[0])):
-        lines = lines[1:]
+        lines, spaced = lines[1:], spaced[1:]
         options = options._replace(separator=options.separator or given[1])
     if not lines:
         raise ValueError(f"{path.name} holds no data.")
@@ -63,8 +64,10 @@ def read_text(path: Path, options: Options) -> Found:
     check_width(path, max(lines[0].count(m) for m in ";\t,| ") + 1, len(lines), options)
     separator = _separator(lines[:LOOKED_AT], options)
     if separator == "|" and all(line.strip()[:1] == "|" for line in lines):
-        lines = [line.strip().strip("|") for line in lines]
+        lines = spaced = [line.strip().strip("|") for line in lines]
     rows = _rows(lines, separator)
+    if max(map(len, rows)) == 1:
+        rows = _with_empty(_rows(spaced, separator))
     if "\n" in rows[-1][-1] and text.count('"') % 2:
         raise ValueError(f"{path.name} is no table of numbers: a quotation mark is not closed.")
     # A line of names begins above the first column.
@@ -120,8 +123,8 @@ def _decoded(path: Path) -> tuple[str, tuple[str, ...]]:
 
 
 def _without_comments(text: str) -> tuple[list[str], list[str]]:
-    """Return the lines that are neither blank nor comments, and the comments above the table, one
-    of which may be its header.
+    """Return the lines from the first to the last with text that are no comments, and the comments
+    above the table, one of which may be its header.
     """
     lines: list[str] = []
     title: list[str] = []
@@ -129,9 +132,20 @@ def _without_comments(text: str) -> tuple[list[str], list[str]]:
         word = re.split(r"[\t,;]", line.strip())[0].strip('" ').lower()
         if _COMMENT.match(line) and word not in _cells.MISSING:
             title += [] if lines else [line]
-        elif line.strip():
-            lines.append(line)
+        elif lines or line.strip():
+            lines.append(line if line.strip() else "\n")
+    while lines and not lines[-1].strip():
+        lines.pop()
     return lines, title
+
+
+def _with_empty(rows: list[list[str]]) -> list[list[str]]:
+    """Return the rows of a single column, in which a blank line between values is an empty cell:
+    not above the first value, and not where no two rows follow one another, as in double spacing.
+    """
+    first = next((k for k, row in enumerate(rows) if any(row) and is_value(row[0])), 0)
+    spacing = not any(a and b for a, b in itertools.pairwise(rows[first:]))
+    return [row or [""] for k, row in enumerate(rows) if row or (k > first and not spacing)]
 
 
 def _separator(lines: Sequence[str], options: Options) -> str | None:
@@ -291,7 +305,7 @@ def _begin(lines, look: _Look, named: bool) -> tuple[int, list[list[str]]]:
         row = _fitted(line, lines[place + 1 :], look.width)
         values, words = look.counts(row) if row else (0, 0)
         words = words or (not look.columns and place == 0)
-        if values and not words:
+        if (values and not words) or (heads and row == [""]):
             break
         # Numbers may be names beside a word above dates: day, 5 m, 10 m.
         mixed = 0 in look.columns and row[:1] and look.words(row[:1]) and len(set(row)) == len(row)
@@ -324,16 +338,24 @@ def _fitted(row: list[str], below: Sequence[list[str]], width: int) -> list[str]
 
 def _body(lines, start: int, look: _Look, heads) -> tuple[list[list[str]], int]:
     """Return the rows of the table, and how many that repeat its header are left out."""
-    body, repeated = [], 0
+    body: list[list[str]] = []
+    repeated = 0
     for number, row in enumerate(lines[start:], start=start + 1):
         if row in heads:
             repeated += 1
         elif len(row) < look.width or any(row[look.width :]):
             text = f"{look.width} columns, as in most rows; row {number} has {len(row)}"
             raise ValueError(f"{look.name}: expected {text}.{look.hint}")
-        elif any(map(str.strip, row, ["-=: "] * len(row))) or not (look.dated or look.width == 1):
+        elif any(map(str.strip, row, ["-=: "] * len(row))) or not _is_rule(row, look, not body):
             body.append(row[: look.width])
     return body, repeated
+
+
+def _is_rule(row: Sequence[str], look: _Look, first: bool) -> bool:
+    """Return whether a row of marks alone is a line and no sample: of a single column "", - and --
+    are missing values, but for marks right below the header.
+    """
+    return bool(row[0]) and (first or len(row[0]) > 3) if look.width == 1 else look.dated
 
 
 def _is_whole(cell: str) -> bool:

@@ -72,6 +72,26 @@ def test_what_means_missing(mark, tmp_path):
     assert any(repr(mark) in text for text in found.notices) == (mark in ("?", "****"))
 
 
+@pytest.mark.parametrize(
+    "text, expected",
+    [
+        ("level\n1.5\n\n\n2.5\n3.5\n\n4.5\n\n\n", [1.5, np.nan, np.nan, 2.5, 3.5, np.nan, 4.5]),
+        ("level\n1,5\n2,5\n   \n3,5\n", [1.5, 2.5, np.nan, 3.5]),
+        ('level\n""\n1.5\n""\n2.5\n3.5\n""\n', [np.nan, 1.5, np.nan, 2.5, 3.5, np.nan]),
+        ("level\n-----\n1.5\n--\n2.5\n3.5\n-----\n", [1.5, np.nan, 2.5, 3.5]),
+        ("Gauge\n\nlevel\n\n1.5\n\n2.5\n3.5\n", [1.5, np.nan, 2.5, 3.5]),
+        ("| level |\n| 1.5 |\n| 2.5 |\n| 3.5 |\n", [1.5, 2.5, 3.5]),
+        # Double spacing, and more than one column.
+        ("level\n\n1.5\n\n2.5\n\n3.5\n", [1.5, 2.5, 3.5]),
+        ("level,rain\n1.5,1\n\n2.5,2\n3.5,1\n", [1.5, 2.5, 3.5]),
+    ],
+)
+def test_a_blank_line_of_a_single_column_is_a_missing_value(text, expected, tmp_path):
+    found = read(tmp_path, text)
+    np.testing.assert_array_equal(found.values[:, 0], expected)
+    assert not any("title" in said for said in found.notices) or text.startswith("Gauge")
+
+
 def test_excel_errors_in_the_first_column_are_no_comments(tmp_path):
     found = read(tmp_path, "a,b\n" + "\n".join(["#DIV/0!,1", "#N/A,2", *ROWS]))
     assert len(found.values) == len(X) + 2 and np.isnan(found.values[:2, 0]).all()
