@@ -12,7 +12,8 @@ from ._dates import is_date, is_time
 
 MISSING = {"", "no data", "#n/a n/a"} | set(
     "#div/0! #value! #ref! #name? #num! #null! nan na n/a null none nil <na> nat missing nodata "
-    "#n/a #na n.a. -nan 1.#ind -1.#ind 1.#qnan n/d nd n.d.".split()
+    "#n/a #na n.a. -nan 1.#ind -1.#ind 1.#qnan n/d nd n.d. "
+    "#nv #wert! #bezug! #zahl! #valeur! #nombre! #nom? #nul!".split()
 )
 # A comma that separates decimals: 1,5 and 1.234,5.
 COMMA_NUMBER = re.compile(r"[+-]?(\d{1,3}(\.\d{3})+|\d*),\d+([eE][+-]?\d+)?")

@@ -129,14 +129,26 @@ def _without_comments(text: str) -> tuple[list[str], list[str]]:
     lines: list[str] = []
     title: list[str] = []
     for line in io.StringIO(text, newline=None):
-        word = re.split(r"[\t,;]", line.strip())[0].strip('" ').lower()
-        if _COMMENT.match(line) and word not in _cells.MISSING:
+        above = (line for line in reversed(lines) if line.strip())
+        if _COMMENT.match(line) and (line in title or not _is_row(line, next(above, ""))):
             title += [] if lines else [line]
         elif lines or line.strip():
             lines.append(line if line.strip() else "\n")
     while lines and not lines[-1].strip():
         lines.pop()
     return lines, title
+
+
+def _is_row(line: str, above: str) -> bool:
+    """Return whether a line that begins as a comment is a row: its first cell is a mark for missing
+    values, or one word where there are as many cells as in the line above.
+    """
+    if re.split(r"[\t,;]", line.strip())[0].strip('" ').lower() in _cells.MISSING:
+        return True
+    mark = next((mark for mark in ";\t|," if mark in above), None)
+    if mark is None or line.count(mark) != above.count(mark):
+        return False
+    return len(line.partition(mark)[0].split()) == 1
 
 
 def _with_empty(rows: list[list[str]]) -> list[list[str]]:

@@ -97,6 +97,27 @@ def test_excel_errors_in_the_first_column_are_no_comments(tmp_path):
     assert len(found.values) == len(X) + 2 and np.isnan(found.values[:2, 0]).all()
 
 
+@pytest.mark.parametrize("mark", ["#NV", "#WERT!", "#", "//", "%", "!"])
+def test_a_row_that_begins_as_a_comment_is_a_row(mark, tmp_path):
+    rows = [f"{a};{b}".replace(".", ",") for a, b in X]
+    rows[5] = f"{mark};{rows[5].partition(';')[2]}"
+    found = read(tmp_path, "a;b\n" + "\n".join(rows))
+    assert len(found.values) == len(X) and np.isnan(found.values).sum() == 1
+    assert np.isnan(found.values[5, 0]) and found.values[5, 1] == X[5, 1]
+
+
+@pytest.mark.parametrize("comment", ["# moved, upwards", "#moved", "# a,b", "#1,2,3"])
+def test_a_comment_between_rows_is_none(comment, tmp_path):
+    found = read(tmp_path, "# a,b\n" + "\n".join([*ROWS[:5], comment, *ROWS[5:]]))
+    np.testing.assert_array_equal(found.values, X)
+
+
+def test_a_value_behind_a_comment_mark_is_named(tmp_path):
+    rows = [*ROWS[:5], "#1.5,2.5", *ROWS[5:]]
+    with pytest.raises(ValueError, match="'#1.5' in data row 6"):
+        read(tmp_path, "a,b\n" + "\n".join(rows))
+
+
 @pytest.mark.parametrize("mark, option", [("<0.5", "--missing '<*'"), ("warm", "--missing 'warm'")])
 def test_what_is_not_understood_is_named_with_the_option(mark, option, tmp_path):
     with pytest.raises(ValueError) as error:
