@@ -683,13 +683,17 @@ def _rate_lags(
             check_decidable(samples, (0,))
     if lags is None and not (arguments.require or at_a_lag):
         return None
-    if lags is None:
+    if lags is None or isinstance(lags, str):
+        # What a sample is, is known once missing rows are put in, as `discover` does.
         steps = () if arguments.no_treat else EVERY if arguments.offsets else STEPS
-        lags, reason = choose_lags(prepare_samples(samples, steps, transform=transform))
+        with _about(arguments.data):
+            samples = prepare_samples(samples, steps, transform=transform)
+    if lags is None:
+        lags, reason = choose_lags(samples)
         if lags != (0,):
             _note(arguments, reason)
         return lags
-    lags = lags_in_samples(lags, samples) if isinstance(lags, str) else lags
+    lags = lags_in_samples(lags, samples)
     return _of_rate(lags) if arguments.lags_of == "level" else lags
 
 

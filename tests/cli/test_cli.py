@@ -124,6 +124,26 @@ def test_arguments_reach_discover(table, tmp_path, calls):
     }  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    ("of", "lags", "expected"),
+    [
+        ("rate", "0:6h:2h", (0, 4, 8, 12)),
+        ("level", "2h:6h:2h", (3, 7, 11)),
+        ("rate", "0,3", (0, 3)),
+    ],
+)
+def test_times_are_lags_of_the_grid_that_discover_makes(of, lags, expected, tmp_path, calls):
+    stamps = np.datetime64("2021-01-01T00:00") + 30 * np.arange(600).astype("m8[m]")
+    x = np.random.default_rng(0).normal(size=(600, 2))
+    # Half of the rows are missing, so that the mean interval is about an hour.
+    rows = [f"{stamps[k]},{x[k, 0]},{x[k, 1]}" for k in range(600) if k // 50 % 2 == 0]
+    file = tmp_path / "x.csv"
+    file.write_text("time,a,b\n" + "\n".join(rows) + "\n")
+    options = ("--lags", lags, "--lags-of", of, "--out", tmp_path, "--no-plot", "--quiet")
+    assert run("discover", file, *options) == 0
+    assert calls[0][1]["lags"] == expected
+
+
 def test_what_is_known_reaches_discover(table, tmp_path, calls):
     assert (
         run(
