@@ -314,7 +314,8 @@ def read_dates(cells: Sequence[str], where: str, *, day_first: bool | None = Non
         row = int(np.argmax(wrong))
         like = "2001-12, 2001-12-31 18:00, 31.12.2001 or 31-Dec-2001"
         what = f"{cells[row][:40]!r} in data row {row + 1}"
-        raise ValueError(f"{where} holds {what}; expected dates such as {like}, or numbers.")
+        expected = f"expected dates such as {like}, or numbers"
+        raise ValueError(f"{where} holds {what}; {expected}. Leave out a row that is no sample.")
     if np.isnan(ahead).all():
         return Dates(tried[best], None, said)
     minutes = np.nan_to_num(ahead).astype("m8[m]")

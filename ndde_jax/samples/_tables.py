@@ -431,7 +431,7 @@ class Clocks(NamedTuple):
             yield self._of(name, name in names[: index + 1] or words_of(name) <= {"date", "time"})
         named = self.named()
         yield self._of_parts(named)
-        known = first.lower() in EPOCHS | {"t", "times", "dates"}
+        known = first.lower() in EPOCHS | {"t", "times", "dates"} or self._mostly_dated(first)
         if known or _dates.is_time(str(self.frame[first].iloc[0])):
             yield self._of(first)
         for name in names:
@@ -609,6 +609,11 @@ class Clocks(NamedTuple):
         """Return whether a column holds dates, in words or in digits without separators."""
         return self.frame[name].dtype.kind in "mM" or self._written(name) is not None
 
+    def _mostly_dated(self, name: str) -> bool:
+        """Return whether most cells of a column are dates: the others are then faults to name."""
+        some = self.frame[name].iloc[:1000]
+        return self._words(name) and sum(map(is_date, map(str, some))) > len(some) / 2
+
     def _written(self, name: str) -> list[str] | None:
         """Return the cells of a column as dates in words or in digits; None for other cells."""
         column = self.frame[name]
@@ -642,7 +647,8 @@ class Clocks(NamedTuple):
         typed, cells = _dates.typed_stamps(column), self._written(name)
         if typed is not None:
             return typed
-        if cells is None and self._words(name) and is_date(str(column.iloc[0]).strip()):
+        dated = self._mostly_dated(name) or is_date(str(column.iloc[0]).strip())
+        if cells is None and self._words(name) and dated:
             cells = [str(cell).strip() for cell in column]  # of which one is no date
         if cells is None:
             return None

@@ -1,6 +1,7 @@
 """Files as they come: spreadsheets, columns of text, time found by its content, recordings."""
 
 import datetime
+import re
 
 import numpy as np
 import pytest
@@ -75,6 +76,26 @@ def test_time_is_found_by_its_content(name, tmp_path):
     assert found.names == ("a", "b")
     np.testing.assert_array_equal(found.stamps, [0.5, 1.0, 1.5])
     assert found.notices == (f"x.csv: column {name!r} is taken for the time.",)
+
+
+@pytest.mark.parametrize(
+    "place, cell", [(20, "11.05.202O"), (1, "?"), (40, "Summe"), (40, "Total 2020"), (7, "")]
+)
+def test_a_bad_cell_among_dates_is_named_and_the_dates_are_kept(place, cell, tmp_path):
+    days = [datetime.date(2020, 5, 1) + datetime.timedelta(days=k) for k in range(40)]
+    cells = [f"{day:%d.%m.%Y}" for day in days]
+    cells[place - 1] = cell
+    rows = [f"{cell};{k % 7};{k % 5}" for k, cell in enumerate(cells)]
+    (tmp_path / "x.csv").write_text("Datum;a;b\n" + "\n".join(rows))
+    with pytest.raises(ValueError, match=f"'Datum' holds '{re.escape(cell)}' in data row {place};"):
+        read_table(tmp_path / "x.csv")
+
+
+def test_a_column_with_other_dates_is_not_asked_for_the_time(tmp_path):
+    rows = [f"{'2020-01-01' if k % 3 else 'never'},2020-05-{k + 1:02d},{k % 7}" for k in range(30)]
+    (tmp_path / "x.csv").write_text("repaired,day,a\n" + "\n".join(rows))
+    found = read_table(tmp_path / "x.csv")
+    assert found.names == ("a",) and sampling(found.stamps)[:2] == (1.0, "day")
 
 
 def test_a_first_column_in_equal_steps_is_the_time(tmp_path):
