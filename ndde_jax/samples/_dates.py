@@ -75,7 +75,16 @@ _MONTHS = {s: k for k, month in enumerate(_STARTS.split(), start=1) for s in mon
 _MONTH = re.compile(rf"(?<![a-z])({'|'.join(sorted(_MONTHS, key=len, reverse=True))})[a-z]*\.?")
 # Three months by their first letters, as averages over seasons are called.
 _SEASONS = "djf jfm fma mam amj mjj jja jas aso son ond ndj".split()
-_WEEKDAY = re.compile(r"^(mon|tue|wed|thu|fri|sat|sun)[a-z]*[., ]+")
+# Days of the week in the same languages, one after another. "mar" is a month as well: it is a day
+# before the number of another month, or before a day and the name of a month.
+_WEEKDAY = re.compile(
+    r"^((mon|tue|wed|thu|fri|sat|sun)[a-z]*|mo|di|mi|do|fr|sa|so"
+    r"|(diens|donners|frei|sams|sonn)tag|mittwoch|sonnabend"
+    r"|lun(di|edi|es)?|mer(credi|coledi)?|mie(rcoles)?|jeu(di)?|jue(ves)?|gio(vedi)?"
+    r"|ven(dredi|erdi)?|vie(rnes)?|sam(edi)?|sab(ado|ato)?|dim(anche)?|dom(ingo|enica)?"
+    r"|ma|wo|vr|za|zo|(maan|dins|woens|donder|vrij|zater|zon)dag"
+    r"|mar(di|tes|tedi)|mar(?=[., ]+(\d+[-/.]\d+[-/.]\d|\d+\.? [a-z])))[., ]+"
+)
 # Zones by their letters, in hours ahead of universal time.
 _LETTERS = {
     **dict.fromkeys(("z", "utc", "gmt", "wet"), 0), "bst": 1, "west": 1, "cet": 1, "cest": 2,
@@ -150,11 +159,16 @@ def month_of(cell: Any) -> float:
         return np.nan
 
 
+def _without_weekday(cell: str) -> str:
+    """Return a date in small letters, without accents and the day of the week before it."""
+    return _WEEKDAY.sub("", without_accents(cell))
+
+
 def _cut(cell: str) -> tuple[str, re.Match | None]:
     """Return a date as hyphens part it, and the time of day behind it; of a span of time, the
     beginning.
     """
-    text = _WEEKDAY.sub("", without_accents(cell).partition(" - ")[0])
+    text = _without_weekday(cell).partition(" - ")[0]
     text = _spread(text) if is_packed(text) else text
     text = re.sub(r"^(\w{3} +\d+) ([\d:]+) (\d{4})$", r"\1 \3 \2", text)
     text = re.sub(r"(\d\d[-/.]\d\d?)[t ](\d\d)(?=z?$)", r"\1 \2:00", text)
@@ -306,7 +320,8 @@ def read_dates(cells: Sequence[str], where: str, *, day_first: bool | None = Non
     there = {s: np.sum(~np.isnat(x)) for s, x in tried.items()}
     marks = {s: (there[s], ranks[s], s is not _SHORT_YEAR_FIRST) for s in shapes}
     # Of equals the last: the month first, but not after points.
-    best = max(shapes if "." in cells[0].split()[0] else shapes[::-1], key=marks.__getitem__)
+    points = "." in _without_weekday(cells[0]).split()[0]
+    best = max(shapes if points else shapes[::-1], key=marks.__getitem__)
     equal = best is _MONTH_FIRST and marks[best] == marks.get(_DAY_FIRST)
     said = "dates are read with the month first; if the day is, say --dates day-first." * equal
     wrong = np.isnat(tried[best]) | np.isnan(seconds)

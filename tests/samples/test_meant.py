@@ -203,6 +203,32 @@ def test_dates_in_many_ways(form, tmp_path):
     assert found.stamps[0] == np.datetime64("2021-03-01")
 
 
+@pytest.mark.parametrize(
+    "days, form",
+    [
+        ("Mo Di Mi Do Fr Sa So", "{}, %d.%m.%Y"),
+        ("Mo. Di. Mi. Do. Fr. Sa. So.", "{} %d.%m.%Y %H:%M"),
+        ("Montag Dienstag Mittwoch Donnerstag Freitag Samstag Sonntag", "{}, %d.%m.%Y"),
+        ("lun mar mer jeu ven sam dim", "{} %d/%m/%Y"),
+        ("lun. mar. mer. jeu. ven. sam. dim.", "{} %d mars %Y"),
+        ("lundi mardi mercredi jeudi vendredi samedi dimanche", "{} %d mars %Y"),
+        ("lun mar mié jue vie sáb dom", "{} %d/%m/%Y"),
+        ("ma di wo do vr za zo", "{} %d-%m-%Y"),
+    ],
+)
+def test_days_of_the_week_before_dates(days, form):
+    # Of days up to the fourth each could be a month, but not before a point.
+    for n in (4, 31) if "%m" not in form or "%d." in form else (31,):
+        march = pd.date_range("2021-03-01", periods=n, freq="D")
+        texts = [day.strftime(form.format(days.split()[day.weekday()])) for day in march]
+        np.testing.assert_array_equal(read_dates(texts, "when").stamps, march.to_numpy())
+
+
+@pytest.mark.parametrize("text", ["Mar 2, 2021", "mar. 2 2021", "2 Mar 2021", "Mar 2 2021 10:00"])
+def test_march_is_no_tuesday(text):
+    assert read_dates([text], "when").stamps[0].astype("M8[D]") == np.datetime64("2021-03-02")
+
+
 @pytest.mark.parametrize("form", ["%Y-%m-%d %H:%M", "%Y-%m-%dT%H:%M:%S", "%d.%m.%Y %H:%M"])
 @pytest.mark.parametrize(
     "first, days", [("2023-01-01", 120), ("2019-12-20", 500), ("2024-02-11", 9)]
