@@ -181,6 +181,22 @@ def find_grid(times: Sequence[np.ndarray], resolutions: Sequence[float] = DECIMA
     )
 
 
+def step_behind(times: Sequence[np.ndarray], usual: float, sizes: Sequence[float]) -> float:
+    """Return the step of the grid around which stamps scatter, fitted by least squares to the
+    number of usual intervals that each is from the first, and of what three standard errors leave
+    open the first whole multiple of a size; the usual interval where there is no grid.
+    """
+    counts = _counts(times, usual)
+    grid = _fitted(times, counts, 0.45 * usual)
+    if grid is None:
+        return usual
+    centred = [(t - t.mean(), k - k.mean()) for t, k in zip(times, counts, strict=True)]
+    off = np.concatenate([t - grid.step * k for t, k in centred])
+    error = 3 * off.std() / np.sqrt(sum(k @ k for _, k in centred))
+    near = (size * round(grid.step / size) for size in sizes)
+    return next((step for step in near if step and abs(step - grid.step) <= error), grid.step)
+
+
 def rounding_of(times: Sequence[np.ndarray], resolutions: Sequence[float] = DECIMALS) -> float:
     """Return the coarsest resolution that all stamps are multiples of; 0 if there is none."""
     pooled = np.concatenate(times)

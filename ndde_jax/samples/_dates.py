@@ -18,10 +18,10 @@ _ZONES = ("Europe/Berlin", "Europe/London", "Europe/Athens", "America/New_York",
 
 
 def dates_after(
-    start: str, times: Float[np.ndarray, "*times"], unit: str
+    start: str, times: Float[np.ndarray, "*times"], unit: str, dt: float | None = None
 ) -> Shaped[np.ndarray, "*times"]:
-    """Return the dates at times counted from a date on, `datetime64` as fine as the unit: months
-    have no days, and days no hours.
+    """Return the dates at times counted from a date on, `datetime64` as fine as the unit and the
+    interval `dt` of the samples, by default of these times: months have no days, and days no hours.
 
     >>> dates_after("1950-01-01T00:00:00", np.array([0.0, 578.0]), "month")
     array(['1950-01', '1998-03'], dtype='datetime64[M]')
@@ -34,8 +34,18 @@ def dates_after(
         dates = first.astype("M8[M]") + np.round(times * months).astype("m8[M]")
         return dates.astype("M8[Y]") if months >= MONTHS["year"] else dates
     seconds = _seconds(unit)
-    fine = "D" if seconds >= SECONDS["day"] else "m" if seconds >= SECONDS["minute"] else "ms"
+    # Stamps that scatter around a grid of half-hours are counted in days.
+    least = seconds * min(1.0, _interval(times) if dt is None else dt)
+    fine = "D" if least >= SECONDS["day"] else "m" if least >= SECONDS["minute"] else "ms"
     return (first + span(times * seconds)).astype(f"M8[{fine}]")
+
+
+def _interval(times: np.ndarray) -> float:
+    """Return the shortest interval between times; of a single one the part of it that is not
+    whole.
+    """
+    steps = np.abs(np.diff(times.ravel()) if times.size > 1 else times.ravel() % 1)
+    return float(np.min(steps, initial=1.0, where=steps > 0))
 
 
 def elapsed(start: str, other: str, unit: str) -> float:

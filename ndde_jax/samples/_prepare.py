@@ -13,7 +13,7 @@ from .._checks import check_kind, refusal
 from .._spoken import listed, time_span, times as said_as_times, unit_ratio
 from .._types import Checked, divisor
 from . import _treatments
-from ._clock import find_grid
+from ._clock import DECIMALS, find_grid, step_behind
 from ._columns import (
     APART,
     are_answered,
@@ -41,6 +41,8 @@ FEWEST, TREND = 100, 0.05
 # Ratio of long to short intervals (95 and 5 % quantiles) from which on stamps are interpolated even
 # if no grid is behind them: below it a lag of sixteen samples is within half a sample of one delay.
 UNEVEN = 1.6
+# What the interval of a clock that scatters is rounded to where it is known no better, in seconds.
+ROUND = (86400.0, 3600.0, 1800.0, 900.0, 600.0, 300.0, 60.0, 30.0, 10.0, 5.0, 1.0, 0.1, 1e-2, 1e-3)
 # Share of stamps whose next one is the next point of their grid, from which on the points without a
 # stamp are missing values, and not signs of an irregular clock.
 PAIRED = 0.5
@@ -75,8 +77,8 @@ def prepare_samples(
             variable forgets at once. Binary columns and rare events stay, and so do bursts that
             other variables answer, or announce.
         `"clock"`: irregular time stamps. Rows that are merely missing from a regular grid become
-        missing values; stamps that scatter around a grid, or whose intervals differ by more
-        than half, are interpolated onto a grid of the median interval.
+        missing values; stamps that scatter around a grid are interpolated onto one of its step,
+        and those whose intervals differ by more than half onto one of the median interval.
         `"seldom"`: variables with values at less than half of the samples, where another has more:
             each value holds until the next, and `discover` reads them as known inputs.
         `"gaps"`: gaps of up to five samples are filled, by a curve where paths are smooth and by a
@@ -289,7 +291,9 @@ def _regular(samples: Samples, known) -> Samples:
     pairs = list(zip(samples.values, samples.times, strict=True))
     grid = find_grid(samples.times)
     intervals = np.concatenate([np.diff(t) for t in samples.times])
-    usual = float(np.median(intervals))
+    second = unit_ratio("second", samples.time_unit)
+    sizes = DECIMALS if second is None else [size * second for size in ROUND]
+    usual = step_behind(samples.times, float(np.median(intervals)), sizes)
     own = min(_own_interval(samples, j) for j in range(samples.dim))
     merged = usual * UNEVEN < own < np.inf
     # Where most samples have no neighbour on the grid, hardly a window would be complete.

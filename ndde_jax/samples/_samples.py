@@ -67,8 +67,8 @@ class Samples:
     def dates(
         self, times: Float[np.ndarray, "*times"], trajectory: int = 0
     ) -> Shaped[np.ndarray, "*times"] | None:
-        """Return the dates at times of a trajectory, `datetime64` as fine as the unit of time; None
-        where they are not known.
+        """Return the dates at times of a trajectory, `datetime64` as fine as the unit of time and
+        the sampling interval; None where they are not known.
 
         ```python
         import pandas as pd
@@ -80,7 +80,7 @@ class Samples:
         ```
         """
         start = self.starts[trajectory] if self.starts else ""
-        return dates_after(start, times, self.time_unit) if start else None
+        return dates_after(start, times, self.time_unit, self.dt) if start else None
 
     def when(self, index: int, trajectory: int = 0) -> str:
         """Return the date of a sample in words; empty where it is not known."""

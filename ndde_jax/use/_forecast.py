@@ -137,7 +137,7 @@ def times_of(made: Any) -> str:
 def said_of_time(made: Any, k: int) -> str:
     """Return one of the times of a forecast or an intervention, in words: its date if known."""
     if made.start:
-        return written(dates_after(made.start, made.ts[[k]], made.time_unit)[0])
+        return written(dates_after(made.start, made.ts, made.time_unit)[k])
     return amount(made.ts[k], made.time_unit, 6)
 
 

@@ -7,6 +7,7 @@ import pytest
 
 import ndde_jax as ndde
 from ndde_jax.samples._dates import dates_after, elapsed, written
+from ndde_jax.samples._lag_times import lags_in_samples
 
 
 def wandering(n, seed=0):
@@ -39,6 +40,39 @@ def test_dates_are_those_of_the_container(start, freq, unit, said):
         samples.when(-1) == said == written(dates_after(str(index[0]), samples.times[0], unit)[-1])
     )
     assert elapsed(str(index[0]), str(index[-1]), unit) == samples.times[0][-1]
+
+
+@pytest.fixture(scope="module")
+def scattered():
+    """Half-hours, each up to five minutes early or late, nine of them missing."""
+    late = np.random.default_rng(0).integers(-300, 300, 400)
+    index = pd.date_range("2021-01-01", periods=400, freq="30min") + pd.to_timedelta(late, "s")
+    frame = pd.DataFrame(wandering(400), columns=["a", "b"], index=index)
+    return frame.drop(index[200:209])
+
+
+def test_stamps_that_scatter_have_the_step_of_their_grid(scattered):
+    prepared = ndde.prepare_samples(ndde.read_samples(scattered))
+    assert prepared.regular and prepared.dt * 48 == pytest.approx(1, rel=1e-12)
+    assert lags_in_samples("0:24h:6h", prepared) == (0, 12, 24, 36, 48)
+    first = scattered.index[0]
+    dates = [f"{first + pd.Timedelta(hours=hours):%Y-%m-%d %H:%M}" for hours in (5, 5.5)]
+    assert [prepared.when(k) for k in (10, 11)] == dates
+
+
+def test_forecasts_of_stamps_that_scatter_are_dated_to_the_minute(scattered):
+    found = ndde.discover(scattered, lags=(0, 1), recipe=ndde.Recipe.fast(), key=jax.random.key(0))
+    made = found.forecast("6h", paths=4, key=jax.random.key(0))
+    assert len(made.ts) == 12 and made.to_frame()["date"].nunique() == 12
+    assert ":" in repr(found.forecast(1, paths=4, key=jax.random.key(0))).splitlines()[0]
+
+
+@pytest.mark.parametrize("step, unit", [(1.0, "h"), (0.25, ""), (7.0, "day"), (1.5, "min")])
+def test_the_step_behind_a_scatter_is_as_round_as_its_error_allows(step, unit):
+    t = step * (np.arange(300) + np.random.default_rng(0).uniform(-0.2, 0.2, 300))
+    read = ndde.read_samples(wandering(300), t=t, time_unit=unit)
+    prepared = ndde.prepare_samples(read, steps=("clock",))
+    assert prepared.regular and prepared.dt == pytest.approx(step, rel=1e-12)
 
 
 def test_no_date_is_made_up():

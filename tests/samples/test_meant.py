@@ -114,7 +114,7 @@ def test_a_comment_between_rows_is_none(comment, tmp_path):
 
 def test_a_value_behind_a_comment_mark_is_named(tmp_path):
     rows = [*ROWS[:5], "#1.5,2.5", *ROWS[5:]]
-    with pytest.raises(ValueError, match="'#1.5' in data row 6"):
+    with pytest.raises(ValueError, match=r"'#1\.5' in data row 6"):
         read(tmp_path, "a,b\n" + "\n".join(rows))
 
 
