@@ -430,8 +430,11 @@ def _discover(arguments: argparse.Namespace) -> None:
     """
     if (arguments.data is None) == (arguments.example is None):
         raise ValueError("Give either a data file or --example NAME.")
-    if arguments.example and (arguments.only or arguments.months):
-        raise ValueError("--only and --months choose rows of a data file; an example has none.")
+    of_files = {*OF_TABLES, "key", "header", "dates"} - {"columns"}
+    given = sorted(name for name in of_files if getattr(arguments, name))
+    if arguments.example and given:
+        option = f"--{given[0].replace('_', '-')}"
+        raise ValueError(f"{option} says how to read a data file; an example has none.")
     samples, lags = _read_example(arguments) if arguments.example else (_read_file(arguments), None)
     directory = _directory(arguments)
     transform = _transforms(arguments, samples.names) or None

@@ -72,6 +72,20 @@ READERS: dict[str, Callable[[Path, Options], Found]] = {
     **dict.fromkeys((".nc", ".nc4", ".zarr"), read_grid),
 }  # fmt: skip
 
+GRIDS = (".nc", ".nc4", ".zarr")
+SHEETS = (*TEXT, ".xlsx")
+# Options that mean something for some formats only: which these are, and what is said of it.
+ONLY_FOR: dict[str, tuple[tuple[str, ...], str]] = {
+    "separator": (TEXT, "is the character between the cells of a text file"),
+    "decimal": (SHEETS, "is the decimal mark of a text file or a sheet"),
+    "header": (SHEETS, "says whether the first row of a text file or a sheet holds names"),
+    "key": (
+        (".npz", ".xlsx", *GRIDS),
+        "names an array of an NPZ file, a variable of a NetCDF file or a sheet of a workbook",
+    ),
+    "variables": (GRIDS, "names dimensions of a NetCDF or Zarr file"),
+}
+
 
 class Time(NamedTuple):
     """The column or columns of time, their stamps, and the assumptions made."""
@@ -147,6 +161,7 @@ def read_table(path: str | Path, **choices: Any) -> Table:
     read = Clocks(file, frame, trials, options)
     time = read.time()
     stamps, said = time.stamps, (*found.said, *time.said)
+    _check_dated(file, stamps, options)
     panel = panel_of(frame, time) if trials is None else None
     if panel and not columns and (wide := _wide(frame, time, panel)) is not None:
         frame, time, panel, kind = wide
@@ -239,12 +254,25 @@ def _check_options(path: Path, options: Options) -> None:
         text = f"expected a name that ends with one of: {' '.join(READERS)}"
         other = "Export other spreadsheets and arrays as CSV"
         raise ValueError(f"Cannot tell the format of {path.name}; {text}. {other}.")
+    for name, (suffixes, what) in ONLY_FOR.items():
+        if getattr(options, name) not in (None, (), []) and _suffix(path) not in suffixes:
+            raise ValueError(f"--{name} {what}, which {path.name} is not. Leave it out.")
     if decimal not in (None, ".", ","):
         raise ValueError(f"--decimal must be a point or a comma; got {decimal!r}.")
     if separator is not None and (len(separator) != 1 or separator in '"\r\n\0'):
         raise ValueError(f"--separator must be one character; got {separator!r}.")
     if separator is not None and separator == decimal:
         raise ValueError(f"--separator and --decimal must differ; both are {decimal!r}.")
+
+
+def _check_dated(file: str, stamps: np.ndarray | None, options: Options) -> None:
+    """Raise an error for options of dates where the time has none."""
+    if stamps is not None and stamps.dtype.kind == "M":
+        return
+    for name, value in (("--dates", options.day_first), ("--time-zone", options.time_zone)):
+        if value is not None:
+            what = f"{name} says how dates in the time column are read; {file} has none"
+            raise ValueError(f"{what}. Leave it out, or name that column with --time-column.")
 
 
 # ---- rows ----

@@ -7,6 +7,7 @@ import runpy
 import sys
 import warnings
 
+import numpy as np
 import pytest
 
 import ndde_jax
@@ -141,6 +142,15 @@ def test_bad_lags_leave_with_code_2(text, capsys):
         (["header.csv", "--dt=1"], "no data"),
         (["data.xlsx", "--dt=1"], ".csv"),
         (["short.csv", "--dt=1"], "2 names"),
+        (["data.csv", "--key=gauges"], "--key names an array of an NPZ file, a variable"),
+        (["data.csv", "--variables=lat"], "--variables names dimensions of a NetCDF or Zarr file"),
+        (["x.npz", "--separator=;"], "the cells of a text file, which x.npz is not. Leave it out"),
+        (["x.npz", "--decimal=,"], "--decimal is the decimal mark of a text file or a sheet"),
+        (["x.npz", "--header=no"], "--header says whether the first row of a text file"),
+        (["x.npz", "--dates=day-first"], "dates in the time column are read; x.npz has none"),
+        (["one.csv", "--time-zone=CET"], "--time-zone says how dates in the time column are read"),
+        (["--example=enso", "--dates=day-first"], "--dates says how to read a data file"),
+        (["--example=enso", "--time-column=t"], "--time-column says how to read a data file"),
     ],
 )
 def test_errors_are_one_line_and_code_2(
@@ -155,8 +165,10 @@ def test_errors_are_one_line_and_code_2(
         "header.csv": "a,b\n",
         "data.xlsx": "",
         "short.csv": "a,b\n1,2,3,4\n4,5,6,7\n",
+        "one.csv": "a\n1\n3\n2\n",
     }.items():
         write(tmp_path / name, text)
+    np.savez(tmp_path / "x.npz", x=np.eye(5))
     assert run("discover", *arguments) == 2
     error = capsys.readouterr().err
     assert error.startswith("ndde-jax: error: ")
