@@ -171,6 +171,7 @@ def _separator(lines: Sequence[str], options: Options) -> str | None:
     # One column: its name holds no mark, or is a number itself, as are all others.
     plain = is_value(name, options.decimal) or not any(mark in name for mark in ";\t,|")
     scores: dict[str | None, float] = {}
+    tabs = False
     for candidate in (*SEPARATORS, *[_NOTHING] * plain):
         rows = _rows(lines, candidate)
         width, count = Counter(map(len, rows)).most_common(1)[0]
@@ -178,7 +179,18 @@ def _separator(lines: Sequence[str], options: Options) -> str | None:
         good = sum(is_value(cell, options.decimal) for cell in cells) + 1
         if (width > 1 or candidate == _NOTHING) and not candidate == "," == options.decimal:
             scores[candidate] = round(count / len(rows) * good / (len(cells) + 1), 2)
+        if candidate == "\t":
+            tabs = width > 1 and 2 * count > len(rows) and not any(map(_spaced, cells))
+    # Blanks between tabs part no cells, but a date and the time of day, or words.
+    if tabs:
+        scores.pop(None, None)
     return max(scores, key=scores.__getitem__, default=_NOTHING)
+
+
+def _spaced(cell: str) -> bool:
+    """Return whether a cell holds several numbers with blanks between them."""
+    parts = cell.split()
+    return len(parts) > 1 and all(to_float(part) is not None for part in parts)
 
 
 def _rows(lines: Sequence[str], separator: str | None) -> list[list[str]]:

@@ -185,6 +185,25 @@ def test_a_unit_in_every_cell_hides_no_separator(separator, tmp_path):
     np.testing.assert_allclose(found.values, np.tile(X, (9, 1)), atol=0.06)
 
 
+def test_blanks_within_cells_between_tabs_part_none(tmp_path):
+    """A gauge of the USGS: most cells are words, and dates hold a blank."""
+    hours = pd.date_range("2021-03-20", periods=60, freq="h")
+    rows = [
+        f"USGS\t01335754\t{h:%Y-%m-%d %H:%M}\tEST\t{x:.1f}\tP"
+        for h, x in zip(hours, X[:, 0], strict=True)
+    ]
+    head = "agency_cd\tsite_no\tdatetime\ttz_cd\t1_00060\t1_00060_cd\n5s\t15s\t20d\t6s\t14n\t10s\n"
+    found = read(tmp_path, head + "\n".join(rows), "x.txt")
+    assert found.names == ("1_00060",) and clock(found) == (1.0, "hour")
+    assert any("'datetime' is taken for the time" in text for text in found.notices)
+    assert not any("'site_no' is taken" in text for text in found.notices)
+
+
+def test_numbers_with_blanks_and_a_tab_between_them_are_cells(tmp_path):
+    rows = [f"{k}\t{a} {b}" for k, (a, b) in enumerate(X)]
+    np.testing.assert_array_equal(read(tmp_path, "\n".join(rows), "x.txt").values, X)
+
+
 # ---- clocks ----
 
 DAYS = pd.date_range("2021-03-01", periods=60, freq="D")
