@@ -470,8 +470,10 @@ def _missing(evidence: SampleEvidence, in_a_row: bool) -> Iterator[Hit]:
     longest, ends = evidence.longest_gap
     if longest and in_a_row == (longest > SHORT_GAP):
         share, number = float(gone.mean()), int(gone.sum())
-        worst = samples.names[int(np.argmax(gone.mean(axis=0)))]
-        count = f"{amount(float(number), 'value', 9)} ({share:.1%}, most of {worst}) are"
+        each = gone.sum(axis=0)
+        worst = samples.names[int(np.argmax(each))]
+        of = f", most of {worst}" if (each == each.max()).sum() == 1 else ""
+        count = f"{amount(float(number), 'value', 9)} ({share:.1%}{of}) are"
         words = {"count": f"1 value of {worst} is" if number == 1 else count}
         words["longest"] = amount(float(longest), "sample", 9)
         yield Hit(share, words | {"ends": f", {ends}" if ends else ""})

@@ -302,6 +302,14 @@ def test_a_season_that_moves_the_system_weighs_by_the_marks_it_leaves(bend, weig
     assert found(x, time_unit="h")["season"].weight == weight
 
 
+def test_most_missing_values_are_of_a_variable_that_misses_more_than_the_others():
+    x = oscillators()
+    x[300:320] = np.nan
+    assert "60 values (1.7%) are missing" in found(x)["missing stretch"].text
+    x[400, 1] = np.nan
+    assert "61 values (1.7%, most of x1) are" in found(x, treated=False)["missing stretch"].text
+
+
 def test_copies_of_one_column_are_one_finding():
     """Prices of a day: open, high, low, and close twice."""
     rng, x = np.random.default_rng(0), oscillators()
