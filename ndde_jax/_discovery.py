@@ -534,6 +534,11 @@ class Discovery(
         except (FileNotFoundError, NotADirectoryError) as error:
             why = f"does not hold a saved discovery: {FILE} is missing."
             raise ValueError(f"{directory} {why}") from error
+        except ValueError as error:
+            if file.suffix == Path(FILE).suffix:
+                raise
+            remedy = "give the directory that `discover` wrote."
+            raise ValueError(f"{directory} is no saved discovery; {remedy}") from error
 
 
 def with_samples(

@@ -42,7 +42,7 @@ from .samples._lag_times import lags_in_samples, written_lags
 from .samples._prepare import EVERY, STEPS, prepare_samples
 from .samples._reading import from_table, joined, read_samples
 from .samples._samples import Samples
-from .samples._tables import read_table
+from .samples._tables import Table, read_table
 from .windows._choose_lags import MANY, check_decidable, choose_lags
 
 # Finished stages of a discovery, in the directory of its results.
@@ -308,7 +308,8 @@ OF_DISCOVER: list[Option] = [
         "explain rates only in these months of a time column with dates: 12,1,2")),
     ("--separator", dict(metavar="C", help=
         "character between cells of a text file (default: found)")),
-    ("--decimal", dict(choices=(".", ","), help="decimal mark of a text file (default: found)")),
+    ("--decimal", dict(choices=(".", ","), metavar="MARK", help=
+        "decimal mark of a text file, a point or a comma (default: found)")),
     ("--header", dict(choices=("yes", "no"), help=
         "whether the first row of a text file or sheet holds names (default: found)")),
     ("--missing", dict(REPEATED, metavar="TEXT", help=
@@ -607,6 +608,8 @@ def _read_file(arguments: argparse.Namespace) -> Samples:
     for notice in dict.fromkeys(notice for table in tables for notice in table.notices):
         _note(arguments, notice)
     table = tables[0]
+    if arguments.trial and arguments.dt is None and table.stamps is not None:
+        _check_recordings(arguments.trial, table)
     if any(other.names != table.names for other in tables):
         raise ValueError("The arrays of --key must have the same columns; they differ.")
     parts = [part for each in tables for part in from_table(each, time=arguments.dt is None)]
@@ -624,6 +627,15 @@ def _read_file(arguments: argparse.Namespace) -> Samples:
     unit = arguments.time_unit or read.time_unit
     with _about(arguments.data):
         return read_samples(read, dt=dt, time_unit=unit, mask=list(read.mask) or None)
+
+
+def _check_recordings(trial: str, table: Table) -> None:
+    """Raise an error for recordings of one row, which have no interval."""
+    lengths = [len(rows) for rows in table.recordings]
+    if 1 in lengths:
+        made = f"--trial {trial} makes {len(lengths)} recordings, {lengths.count(1)} of 1 row"
+        remedy = "Name the column that tells longer recordings apart, or give --dt"
+        raise ValueError(f"{made}, which has no sampling interval. {remedy}.")
 
 
 @contextlib.contextmanager

@@ -320,7 +320,7 @@ def read_dates(cells: Sequence[str], where: str, *, day_first: bool | None = Non
     which, unique = pd.factorize(np.array([day for day, _ in cut], object))
     texts = list(unique)
     shapes = [shape for shape in _SHAPES if shape.fullmatch(texts[0])] or _SHAPES[:1]
-    if day_first is not None and _DAY_FIRST in shapes:
+    if day_first is not None and {_DAY_FIRST, _MONTH_FIRST} & set(shapes):
         shapes = [_DAY_FIRST if day_first else _MONTH_FIRST]
     within = span(np.nan_to_num(seconds))
     tried = {s: _read_days(texts, s)[which].astype("M8[us]") + within for s in shapes}
@@ -339,6 +339,11 @@ def read_dates(cells: Sequence[str], where: str, *, day_first: bool | None = Non
         row = int(np.argmax(wrong))
         like = "2001-12, 2001-12-31 18:00, 31.12.2001 or 31-Dec-2001"
         what = f"{cells[row][:40]!r} in data row {row + 1}"
+        other = _DAY_FIRST if best is _MONTH_FIRST else _MONTH_FIRST
+        found = None if day_first is None else other.fullmatch(cut[row][0])
+        if found and int(found["d"]) > 12:
+            option = f"leave out --dates {'day' if day_first else 'month'}-first"
+            raise ValueError(f"{where} holds {what}; there is no month {found['d']}: {option}.")
         expected = f"expected dates such as {like}, or numbers"
         raise ValueError(f"{where} holds {what}; {expected}. Leave out a row that is no sample.")
     if np.isnan(ahead).all():

@@ -46,7 +46,7 @@ def written_lags(text: str, samples: Samples | None = None) -> tuple[int, ...]:
     """
     found: set[int] = set()
     for part in text.split(","):
-        ends = [_lag(end.strip(), samples) for end in part.split(":")]
+        ends = [_lag(end.strip(), samples, text) for end in part.split(":")]
         start, stop, step = ends if len(ends) == 3 else (ends[0], ends[-1], 1)
         if len(ends) > 3 or step < 1 or stop < start:
             raise _refused(text)
@@ -64,13 +64,13 @@ def _refused(text: str) -> ValueError:
     return ValueError(f"lags: expected {expected}; got {shown(text)}.")
 
 
-def _lag(text: str, samples: Samples | None) -> int:
-    """Return one lag in samples."""
+def _lag(text: str, samples: Samples | None, whole: str) -> int:
+    """Return one lag in samples; `whole` is what it is a part of."""
     if text.isdecimal():
         return int(text)
     match = _TIME.fullmatch(text)
     if match is None or samples is None:
-        raise _refused(text)
+        raise _refused(whole)
     unit, own = match[2], samples.time_unit.strip()
     ratio = unit_ratio(unit, own)
     if ratio is None:

@@ -31,6 +31,9 @@ def read_span(value: Any, found: Any, name: str, least: int = 1) -> int:
     number, own = float(match[1]), found.time_unit
     if match[2]:
         ratio = unit_ratio(match[2], own)
+        if ratio is None and all(unit_ratio(match[2], u) is None for u in ("second", "month")):
+            expected = "expected one such as 'h', 'day' or 'month', or samples without a unit."
+            raise ValueError(f"{name}={value!r}: {match[2]!r} is no unit of time; {expected}")
         if ratio is None:
             said = f"in {own!r}" if own else "without a unit of time"
             raise ValueError(

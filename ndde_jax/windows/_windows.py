@@ -333,7 +333,8 @@ def cut_windows(measured: Measurements, lags: tuple[int, ...], scheme: str, prio
     history, rate, valid, step, missing = map(xp.concatenate, zip(*cuts, strict=True))
     if xp is np:
         what = "valid windows remain" + (" inside the mask" if measured.mask else "")
-        check_count(int(valid.sum()), data, what, _missing_hint(data, names))
+        hint = _mask_hint(measured.mask) if measured.mask else _missing_hint(data, names)
+        check_count(int(valid.sum()), data, what, hint)
     weight = xp.where(valid, step / data.dt, 0)
     rate_center, rate_scale = moments(rate, weight, xp)
     # A column that grows by the same step each time has no spread of rates: all increments are 0.
@@ -470,6 +471,13 @@ def check_lengths(data: Trajectories, lags: tuple[int, ...], scheme: str) -> Non
 
 # Samples for each variable that are enough to say which variables to leave out.
 ENOUGH = 10
+
+
+def _mask_hint(mask: Sequence[np.ndarray]) -> str:
+    """Return a hint for an error message where a mask leaves too little."""
+    inside, every = sum(int(part.sum()) for part in mask), sum(map(len, mask))
+    what = f"holds {inside} of {every} samples; choose more of them"
+    return f" The mask, which --only and --months are too, {what}."
 
 
 def _missing_hint(data: Trajectories, names: Sequence[str] | None) -> str:

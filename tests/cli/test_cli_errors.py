@@ -116,7 +116,15 @@ def test_bad_lags_leave_with_code_2(text, capsys):
     with pytest.raises(SystemExit) as exit:
         run("discover", "--example=enso", f"--lags={text}")
     assert exit.value.code == 2
-    assert "START:STOP" in capsys.readouterr().err
+    error = capsys.readouterr().err
+    assert "START:STOP" in error and f"got {text!r}" in error
+
+
+def test_help_names_the_decimal_marks(capsys):
+    with pytest.raises(SystemExit):
+        run("discover", "--help")
+    text = " ".join(capsys.readouterr().out.split())
+    assert "--decimal MARK decimal mark of a text file, a point or a comma" in text
 
 
 # ---- errors ----
@@ -142,6 +150,7 @@ def test_bad_lags_leave_with_code_2(text, capsys):
         (["header.csv", "--dt=1"], "no data"),
         (["data.xlsx", "--dt=1"], ".csv"),
         (["short.csv", "--dt=1"], "2 names"),
+        (["sites.csv", "--trial=site"], "--trial site makes 2 recordings, 1 of 1 row, which has"),
         (["data.csv", "--key=gauges"], "--key names an array of an NPZ file, a variable"),
         (["data.csv", "--variables=lat"], "--variables names dimensions of a NetCDF or Zarr file"),
         (["x.npz", "--separator=;"], "the cells of a text file, which x.npz is not. Leave it out"),
@@ -165,6 +174,7 @@ def test_errors_are_one_line_and_code_2(
         "header.csv": "a,b\n",
         "data.xlsx": "",
         "short.csv": "a,b\n1,2,3,4\n4,5,6,7\n",
+        "sites.csv": "site,day,a\nb,2001-01-01,1\na,2001-01-01,1\na,2001-01-02,4\na,2001-01-03,2\n",
         "one.csv": "a\n1\n3\n2\n",
     }.items():
         write(tmp_path / name, text)

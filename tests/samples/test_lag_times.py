@@ -35,6 +35,7 @@ def test_times_become_samples(lags, dt, unit, expected):
         ("5h", "day", "no whole number"),
         ("soon", "day", "got 'soon'"),
         ("3d:1d", "day", "START:STOP"),
+        ("0:4d:", "day", "got '0:4d:'"),
     ],
 )
 def test_what_cannot_be_read_is_said(lags, unit, said):

@@ -259,6 +259,19 @@ def test_dates_of_any_stretch_of_years(first, days, form):
     np.testing.assert_array_equal(found, expected.to_numpy())
 
 
+@pytest.mark.parametrize(
+    "cells, option, day_first",
+    [
+        (["12.03.2021", "13.03.2021", "14.03.2021"], "month-first", False),
+        (["03/12/2021", "03/13/2021", "03/14/2021"], "day-first", True),
+        (["03/13/2021", "03/14/2021", "03/15/2021"], "day-first", True),
+    ],
+)
+def test_a_month_that_does_not_exist_is_named_with_the_option(cells, option, day_first):
+    with pytest.raises(ValueError, match=f"no month 13: leave out --dates {option}"):
+        read_dates(cells, "when", day_first=day_first)
+
+
 def test_of_two_readings_of_a_date_the_regular_one_is_meant(tmp_path):
     days = pd.date_range("2021-01-04", periods=20, freq="6h")  # 4 January to 8: no day above 12
     rows = [f"{day.strftime('%d/%m/%Y %H:%M')},{i * i}" for i, day in enumerate(days)]
