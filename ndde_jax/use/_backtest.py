@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
 from jaxtyping import Bool, Float, PRNGKeyArray
+from numpy.lib.stride_tricks import sliding_window_view
 
 from .._checks import check_choice, check_key, check_whole, refusal, shown
 from .._types import Checked, divisor
@@ -133,7 +134,7 @@ class WithBacktests:
             default its own record, which the drift has seen: then scores flatter it and the
             autoregression alike. Data and scores are in measured units; rivals read logarithms
             where the discovery does.
-        - `origins`: evenly spread, 20 by default.
+        - `origins`: evenly spread over the stretches without gaps, 20 by default.
         - `paths`: of each forecast, 100 by default.
         - `key`: for the noise.
         - `rivals`: `"persistence"`, steps of the record, summed up from the present;
@@ -145,8 +146,9 @@ class WithBacktests:
         **Returns:** [`Backtest`][ndde_jax.use.Backtest], a table of CRPS, coverage of 90 %
         intervals and energy score by step.
 
-        **Raises:** `ValueError` if the data are too short for a history, the horizon and as many
-        origins, for an unknown rival or a step beyond the horizon; `ImportError` without PySINDy.
+        **Raises:** `ValueError` if the data hold fewer complete stretches of a history and the
+        horizon than origins, for an unknown rival or a step beyond the horizon; `ImportError`
+        without PySINDy.
 
         ```python
         import jax, numpy as np
@@ -169,7 +171,7 @@ class WithBacktests:
         # Offsets belong to recordings, and held-out data have none.
         level = level_of(self, offset=False)
         given = record if data is None else [_held_back(self, data, level)]
-        past, came = _origins(given, need, steps, origins)
+        past, came = _origins(given, need, steps, int(origins))
         rng = generator(jr.fold_in(key, 1))
         change = no_change(steps, len(self.names))
         own = np.asarray(learned_paths(self, self._members, change, past, paths, key)[0])
@@ -221,21 +223,23 @@ def _held_back(found: Any, data: Any, level: Level) -> np.ndarray:
     return values
 
 
-def _origins(record, need: int, steps: int, most: int):
+def _origins(record, need: int, steps: int, number: int):
     """Return pasts `[origin past dim]` and the values that followed, `[origin step dim]`, evenly
-    spread.
+    spread over the complete stretches of a record.
     """
-    places = [(v, k) for v in record for k in range(need, len(v) - steps + 1)]
-    chosen = np.unique(np.linspace(0, len(places) - 1, most).round().astype(int)) if places else ()
-    pieces = [values[k - need : k + steps] for values, k in (places[i] for i in chosen)]
-    pieces = [piece for piece in pieces if np.isfinite(piece).all()]
-    if len(pieces) < 2:
+    length = need + steps
+    long = [v for v in record if len(v) >= length]
+    there = [sliding_window_view(np.isfinite(v).all(axis=1), length).all(axis=1) for v in long]
+    places = [(v, k) for v, whole in zip(long, there, strict=True) for k in np.flatnonzero(whole)]
+    if len(places) < number:
         raise ValueError(
-            f"a backtest needs complete stretches of {need} samples of history and {steps} to "
-            "forecast, at two origins or more; shorten the horizon or give longer data."
+            f"a backtest from {number} origins needs as many complete stretches of {need} samples "
+            f"of history and {steps} to forecast; got {len(places)}. Shorten the horizon, give "
+            "longer data or ask for fewer origins."
         )
-    whole = np.stack(pieces)
-    return whole[:, :need], whole[:, need:]
+    chosen = np.linspace(0, len(places) - 1, number).round().astype(int)
+    pieces = np.stack([v[k : k + length] for v, k in (places[i] for i in chosen)])
+    return pieces[:, :need], pieces[:, need:]
 
 
 def _score(forecasts, came, scale):

@@ -322,6 +322,19 @@ def test_a_backtest_counts_such_origins_apart(found):
     np.testing.assert_allclose(made.coverage, made.inside.mean(axis=1))
 
 
+def test_origins_are_chosen_among_complete_stretches(found):
+    data = linear_path(120, seed=6)
+    data[::12, 1] = np.nan
+    length = LAGS[-1] + 2 + 2
+    there = np.isfinite(data).all(axis=1)
+    complete = sum(there[k : k + length].all() for k in range(len(data) - length + 1))
+    assert found.backtest(2, data=data, origins=complete, key=KEY, rivals=()).origins == complete
+    with pytest.raises(ValueError, match=rf"from {complete + 1} origins .*; got {complete}\."):
+        found.backtest(2, data=data, origins=complete + 1, key=KEY, rivals=())
+    with pytest.raises(ValueError, match=r"got 0\."):
+        found.backtest(2, data=data[:5], key=KEY, rivals=())
+
+
 def test_irregular_sampling_is_refused():
     x = linear_path(300)
     times = np.cumsum(np.random.default_rng(0).uniform(0.5, 1.5, 300))
