@@ -616,8 +616,8 @@ def _driven(prior: PriorKnowledge) -> set[int]:
 
 
 def _steps(recipe: Recipe) -> tuple[str, ...]:
-    """Return the steps of treatment; a request for central differences leaves the samples as they
-    are.
+    """Return the steps of treatment; a request for central differences leaves uneven time stamps
+    as they are.
     """
     return tuple(step for step in STEPS if step != "clock" or recipe.scheme in ("auto", "euler"))
 

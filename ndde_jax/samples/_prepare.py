@@ -31,7 +31,7 @@ from ._lines import SAME_CLOCK, Line, find_lines, with_overtones
 from ._samples import Samples, named, treated
 from ._treatments import HELD, OFFSETS, SCHEDULE, TRANSFORM
 
-EVERY = tuple("codes held spikes clock seldom gaps level offsets season trend".split())
+EVERY = tuple("codes held spikes rows clock seldom gaps level offsets season trend".split())
 # Those that tests call for; offsets have to be asked for.
 STEPS = tuple(step for step in EVERY if step != OFFSETS)
 # What single precision may lose of a step beside a large level, as a share of it.
@@ -76,9 +76,10 @@ def prepare_samples(
             move smoothly; in others single outliers, beyond six standard deviations, that the
             variable forgets at once. Binary columns and rare events stay, and so do bursts that
             other variables answer, or announce.
-        `"clock"`: irregular time stamps. Rows that are merely missing from a regular grid become
-        missing values; stamps that scatter around a grid are interpolated onto one of its step,
-        and those whose intervals differ by more than half onto one of the median interval.
+        `"rows"`: rows that are merely missing from a regular grid become missing values.
+        `"clock"`: irregular time stamps, after `"rows"`. Stamps that scatter around a grid are
+            interpolated onto one of its step, and those whose intervals differ by more than half
+            onto one of the median interval.
         `"seldom"`: variables with values at less than half of the samples, where another has more:
             each value holds until the next, and `discover` reads them as known inputs.
         `"gaps"`: gaps of up to five samples are filled, by a curve where paths are smooth and by a
@@ -131,8 +132,9 @@ def prepare_samples(
         raise refusal("inputs", f"some of {', '.join(samples.names)}", unknown[0])
     known = np.isin(np.asarray(samples.names), list(inputs))
     samples = _transformed(samples, kinds)
-    treatments = (_without_codes, _held, _without_spikes, _regular, _seldom, _filled,
-                  _without_level, _without_offsets, _without_season, _without_trend)  # fmt: skip
+    treatments = (_without_codes, _held, _without_spikes, _with_rows, _regular,
+                  _seldom, _filled, _without_level, _without_offsets, _without_season,
+                  _without_trend)  # fmt: skip
     for name, treat in zip(EVERY, treatments, strict=True):
         if name in steps:
             samples = treat(samples, known)
@@ -285,48 +287,66 @@ def _shifted(samples: Samples, text: str, size: float, columns, constants) -> Sa
     return treated(samples, OFFSETS, text, size, columns, {"values": values}, coefficients=kept)
 
 
+def _with_rows(samples: Samples, known) -> Samples:
+    """Return the samples on a regular grid, with missing values in the rows that it has more."""
+    if samples.regular or min(map(len, samples.times)) < 8:
+        return samples
+    grid = find_grid(samples.times)
+    # Where most samples have no neighbour on the grid, hardly a window would be complete.
+    if grid is None or grid.neighbours < PAIRED or _merged_interval(samples) is not None:
+        return samples
+    parts = zip(samples.values, samples.times, grid.counts, strict=True)
+    rows = [with_rows(x, count, t[0], grid.step) for x, t, count in parts]
+    values, times = zip(*rows, strict=True)
+    size = sum(map(len, values)) - sum(map(len, samples.values))
+    they = "1 row missing; its values are" if size == 1 else f"{size} rows missing; these are"
+    missing = f" with {they} missing values now" if size else ""
+    grid_of = time_span(grid.step, unit=samples.time_unit, digits=4)
+    text = f"The time stamps lie on a grid of {grid_of}{missing}."
+    changes = {"values": values, "times": times, "dt": grid.step, "regular": True}
+    return treated(samples, "rows", text, size, range(samples.dim), changes)
+
+
 def _regular(samples: Samples, known) -> Samples:
+    samples = _with_rows(samples, known)
     if samples.regular or min(map(len, samples.times)) < 8:
         return samples
     pairs = list(zip(samples.values, samples.times, strict=True))
-    grid = find_grid(samples.times)
     intervals = np.concatenate([np.diff(t) for t in samples.times])
-    second = unit_ratio("second", samples.time_unit)
-    sizes = DECIMALS if second is None else [size * second for size in ROUND]
-    usual = step_behind(samples.times, float(np.median(intervals)), sizes)
-    own = min(_own_interval(samples, j) for j in range(samples.dim))
-    merged = usual * UNEVEN < own < np.inf
-    # Where most samples have no neighbour on the grid, hardly a window would be complete.
-    if grid is not None and grid.neighbours >= PAIRED and not merged:
-        name, step = "rows", grid.step
-        parts = zip(pairs, grid.counts, strict=True)
-        rows = [with_rows(x, count, t[0], step) for (x, t), count in parts]
-        values, times = zip(*rows, strict=True)
-        size = sum(map(len, values)) - sum(map(len, samples.values))
-        they = "1 row missing; its values are" if size == 1 else f"{size} rows missing; these are"
-        missing = f" with {they} missing values now" if size else ""
-        grid_of = time_span(step, unit=samples.time_unit, digits=4)
-        text = f"The time stamps lie on a grid of {grid_of}{missing}."
+    merged = _merged_interval(samples)
+    low, high = np.quantile(intervals, [0.05, 0.95])
+    even = high < UNEVEN * low and not all(map(around_a_grid, samples.times))
+    if even and merged is None:
+        return samples
+    if merged is None:
+        second = unit_ratio("second", samples.time_unit)
+        sizes = DECIMALS if second is None else [size * second for size in ROUND]
+        step = step_behind(samples.times, float(np.median(intervals)), sizes)
     else:
-        low, high = np.quantile(intervals, [0.05, 0.95])
-        even = high < UNEVEN * low and not all(map(around_a_grid, samples.times))
-        if even and not merged:
-            return samples
-        name, step = "clock", own if merged else usual
-        values, times, errors = zip(*(interpolated(x, t, step) for x, t in pairs), strict=True)
-        error = np.average(errors, axis=0, weights=[float(len(x)) for x in values])
-        increment = np.nanvar(np.concatenate([np.diff(x, axis=0) for x in values]), axis=0)
-        share = error / divisor(increment)
-        worst = int(np.argmax(share))
-        size = share[worst]
-        grid_of = time_span(step, unit=samples.time_unit, digits=4)
-        onto = f"values are interpolated onto a grid of {grid_of}"
-        why = "The clock is irregular"
-        if merged:
-            why = "No variable has values at most of the time stamps, as in tables that were merged"
-        text = f"{why}; {onto}. The error of that {_has(samples, worst, size)}."
+        step = merged
+    values, times, errors = zip(*(interpolated(x, t, step) for x, t in pairs), strict=True)
+    error = np.average(errors, axis=0, weights=[float(len(x)) for x in values])
+    increment = np.nanvar(np.concatenate([np.diff(x, axis=0) for x in values]), axis=0)
+    share = error / divisor(increment)
+    worst = int(np.argmax(share))
+    size = share[worst]
+    grid_of = time_span(step, unit=samples.time_unit, digits=4)
+    onto = f"values are interpolated onto a grid of {grid_of}"
+    why = "The clock is irregular"
+    if merged is not None:
+        why = "No variable has values at most of the time stamps, as in tables that were merged"
+    text = f"{why}; {onto}. The error of that {_has(samples, worst, size)}."
     changes = {"values": values, "times": times, "dt": step, "regular": True}
-    return treated(samples, name, text, size, range(samples.dim), changes)
+    return treated(samples, "clock", text, size, range(samples.dim), changes)
+
+
+def _merged_interval(samples: Samples) -> float | None:
+    """Return the shortest interval between two values of a variable, in stamps of tables that were
+    merged, where no variable has values at most of them; None elsewhere.
+    """
+    usual = float(np.median(np.concatenate([np.diff(t) for t in samples.times])))
+    own = min(_own_interval(samples, j) for j in range(samples.dim))
+    return own if usual * UNEVEN < own < np.inf else None
 
 
 def _own_interval(samples: Samples, variable: int) -> float:

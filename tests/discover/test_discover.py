@@ -196,6 +196,14 @@ def test_midpoints_can_be_asked_for(windows_of):
         discover(X, t=stamps + 0.1 * np.sin(np.arange(len(X))), scheme="midpoint")
 
 
+@pytest.mark.parametrize("scheme", ["midpoint", "central"])
+def test_a_row_may_be_missing_for_every_scheme(windows_of, scheme):
+    there, stamps = np.arange(len(X)) != 100, DT * np.arange(len(X))
+    empty = np.where(there[:, None], X, np.nan)
+    same = windows_of(empty, t=stamps, scheme=scheme)
+    assert_same_windows(windows_of(X[there], t=stamps[there], scheme=scheme), same)
+
+
 def test_irregular_samples_end_to_end():
     """The map as an Euler scheme with steps of unequal length."""
     rng = np.random.default_rng(1)
