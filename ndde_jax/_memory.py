@@ -10,6 +10,7 @@ as many as cores. As many such batches side by side as there are threads wait fo
 whatever does not need one another's results, so what is not to run yet is made to need one.
 """
 
+import os
 import time
 from typing import Any
 
@@ -61,6 +62,14 @@ def memory_maps() -> int:
             return file.read().count(b"\n")
     except OSError:
         return 0
+
+
+def machine_memory() -> float:
+    """Return the bytes of memory of this machine; infinite where the system does not tell."""
+    try:
+        return float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
+    except (AttributeError, ValueError, OSError):
+        return float("inf")
 
 
 def few(n: int, *, up: bool = True) -> int:

@@ -31,7 +31,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from .._types import KnownGraph, divisor
-from ._design import WIDTH, Between, knots_of, spline_terms
+from ._design import WIDTH, Between, check_room, knots_of, spline_terms
 from ._distributed import distributed_lags
 from ._search import FLOOR, LINE, OUT, PROGRESS, Problem, Selection, best_of, search_from
 from ._summed import sums_of, with_changed
@@ -51,6 +51,9 @@ MOST_NUMBERS = 5 * 10**7
 # Fits of a graph whose own drift predicts the end of the step; searches with the end that the best
 # graph so far predicts.
 SETTLES, ROUNDS = 3, 2
+# What `GRAMS` and `FEATURES` of a design are where two readings are compared, and where a map is
+# searched beforehand.
+COMPARED, SEARCHED = (26, 8), (8, 4)
 # Candidates, variables × lags, from which on a flow has no delays at half samples.
 MANY = 150
 # Candidates among which coarse lags are told apart: a size that the compiler knows.
@@ -475,8 +478,14 @@ def compare_readings(
     - `recordings`: standardised, each `[time dim]`.
     - `inside`: samples that may be the present of a window, one array for each recording.
     - `estimated`: values that are no measurements, one array for each recording.
+
+    **Raises:** `ValueError` for more candidates than fit into memory.
     """
-    if all(step == 1 for step in np.diff(lags)):
+    complete = all(step == 1 for step in np.diff(lags))
+    n_inputs, n_windows = recordings[0].shape[1] * len(lags), sum(map(len, recordings))
+    most = max(MOST_NUMBERS // (n_inputs * WIDTH), 1000)
+    check_room(n_inputs, min(n_windows, most), *(COMPARED if complete else SEARCHED))
+    if complete:
         return _compare(recordings, lags, allowed, required, inside, estimated)
     dim = recordings[0].shape[1]
     steps = _steps(

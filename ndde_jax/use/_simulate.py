@@ -8,7 +8,6 @@ interpolated; "map" reads what is known at the start of a step.
 """
 
 import dataclasses
-import os
 import sys
 from collections.abc import Callable
 from functools import partial
@@ -22,6 +21,7 @@ import numpy as np
 from jaxtyping import Array, ArrayLike, Bool, Float, Int
 
 from .._checks import is_traced
+from .._memory import machine_memory
 from .._types import namespace_of, to_jax
 from ..simulate._problem import lagrange_weights
 from ..simulate._solve import solve_sdde
@@ -366,10 +366,7 @@ def check_memory(steps: int, paths: int, dim: int) -> None:
 
     **Raises:** `ValueError` that says how much they take.
     """
-    try:
-        memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    except (AttributeError, ValueError, OSError):  # the system does not tell
-        return
+    memory = machine_memory()
     if 16 * steps * paths * dim > memory:
         raise ValueError(
             f"{_size(steps, paths, dim)}, and as much again on the way; this machine has "

@@ -5,6 +5,8 @@ import numpy as np
 import pytest
 
 import ndde_jax as ndde
+from ndde_jax.regression._design import check_room
+from ndde_jax.regression._readings import COMPARED
 
 NAMES = ("driven", "driver")
 DT = 0.5
@@ -110,3 +112,26 @@ def test_unusable_frames_are_refused_before_compilation(no_fit):
         discover(x.assign(driver=1.0), dt=DT)
     with pytest.raises(ValueError, match="is empty"):
         discover(x.iloc[:0], dt=DT)
+
+
+@pytest.mark.parametrize(
+    ("gigabytes", "options"),
+    [(0.5, {}), (0.05, {"scheme": "central"}), (0.2, {"lags": range(0, 200, 2)})],
+)
+def test_lags_beyond_the_memory_are_refused_before_it_is_taken(gigabytes, options, monkeypatch):
+    def made(*args, **kwargs):
+        raise AssertionError("made the arrays")
+
+    monkeypatch.setattr("ndde_jax.regression._design.machine_memory", lambda: gigabytes * 1e9)
+    for name in ("_design._splines", "_readings._steps"):
+        monkeypatch.setattr(f"ndde_jax.regression.{name}", made)
+    x = np.random.default_rng(0).normal(size=(1500, 3))
+    message = r"300 candidate inputs .* this machine has 0.\d+ GB\. Choose fewer lags"
+    with pytest.raises(ValueError, match=message):
+        discover(x, **{"dt": DT, "lags": range(100)} | options)
+
+
+@pytest.mark.parametrize(("dim", "lags", "n"), [(3, 200, 1500), (100, 6, 2000)])
+def test_what_takes_a_few_gigabytes_is_not_refused(dim, lags, n, monkeypatch):
+    monkeypatch.setattr("ndde_jax.regression._design.machine_memory", lambda: 4e9)
+    check_room(dim * lags, n, *COMPARED)
