@@ -202,6 +202,8 @@ def _setting(found, change: Change, values, when, origin: Origin, level: Level):
     steps, rules, acted = len(when) - 1, {}, []
     for name, given in mapping(values, "the first argument", "variables to values").items():
         i = variable(name, found, "a variable to set")
+        if i in acted:
+            raise ValueError(f"{found.names[i]} is set twice; give it one value.")
         acted.append(i)
         if callable(given):
             rules[i], given = _rule(given, str(name)), None
@@ -220,8 +222,10 @@ def _shifting(found, change: Change, shift, when, already: list[int]):
     shifted: list[int] = []
     for name, amount in mapping(shift, "shift", "variables to amounts").items():
         i = variable(name, found, "a variable to shift")
-        if i in already + shifted:
+        if i in already:
             raise ValueError(f"{found.names[i]} is set, so shifting it as well means nothing.")
+        if i in shifted:
+            raise ValueError(f"{found.names[i]} is shifted twice; give it one amount.")
         shifted.append(i)
         new = series(amount, f"the shift of {name}", len(when) - 1)
         offset = with_column(offset, i, namespace_of(new).where(when, new, 0))

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from .small import DT, HORIZON, KEY, LAGS, TRUTH, A, discovery, linear_path, respond
+from .small import DT, HORIZON, KEY, LAGS, NAMES, TRUTH, A, discovery, linear_path, respond
 
 
 @pytest.mark.slow
@@ -148,6 +148,8 @@ def test_notes_say_what_an_answer_rests_on(found):
         ({"sun": 1.0}, dict(start=24), "start must lie before"),
         ({"sun": 1.0}, dict(start=5, stop=5), "start must lie before"),
         ({"sun": 1.0}, dict(shift={"sun": 1.0}), "is set, so shifting"),
+        ({"sun": 1.0, NAMES.index("sun"): 2.0}, {}, "sun is set twice"),
+        (None, dict(shift={"sun": 1.0, NAMES.index("sun"): 2.0}), "sun is shifted twice"),
         (None, dict(cut=[("ice", "sun")]), "ice -> sun is no edge"),
         (
             None,
