@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, ArrayLike, Bool, Float, Int, Shaped
 
-from .._checks import check_flag, check_real_array, refusal
+from .._checks import check_flag, check_real_array, is_traced, refusal
 from .._types import Checked
 
 # Scores of edges, or edges as booleans or numbers, of any shape; and which entries count.
@@ -31,13 +31,13 @@ def auroc(scores: Edges, truth: Edges, *, where: Where = None) -> Float[Array, "
     **Arguments:**
 
     - `scores`: real numbers of any shape; higher means more likely an edge.
-    - `truth`: same shape; boolean, or numbers that count as an edge from 0.5 on.
+    - `truth`: same shape; boolean, or 0 and 1.
     - `where`: entries to score, broadcast to that shape; all of them by default.
 
     **Returns:** a scalar, NaN if the scored entries of `truth` are all edges or all non-edges
     (nothing can be ranked then), or if a scored entry of `scores` is NaN.
 
-    **Raises:** `ValueError` if the shapes differ.
+    **Raises:** `ValueError` if the shapes differ, or `truth` holds other numbers than 0 and 1.
 
     ```python
     import jax.numpy as jnp
@@ -48,7 +48,7 @@ def auroc(scores: Edges, truth: Edges, *, where: Where = None) -> Float[Array, "
     print(metrics.auroc(scores, truth))  # 0.6666667: of three true edges one ranks below 1 -> 0
     ```
     """
-    return _auroc(*_flat(scores, truth, where))
+    return _auroc(*_ranked(scores, truth, where))
 
 
 @jax.jit
@@ -73,7 +73,7 @@ def auprc(scores: Edges, truth: Edges, *, where: Where = None) -> Float[Array, "
     (scikit-learn gives 1 and 0 there, which would compare nothing), or if a scored entry of
     `scores` is NaN.
 
-    **Raises:** `ValueError` if the shapes differ.
+    **Raises:** `ValueError` if the shapes differ, or `truth` holds other numbers than 0 and 1.
 
     ```python
     import jax.numpy as jnp
@@ -84,7 +84,7 @@ def auprc(scores: Edges, truth: Edges, *, where: Where = None) -> Float[Array, "
     print(metrics.auprc(scores, truth))  # 0.9166667 = (1 + 1 + 3/4) / 3
     ```
     """
-    return _auprc(*_flat(scores, truth, where))
+    return _auprc(*_ranked(scores, truth, where))
 
 
 @jax.jit
@@ -210,7 +210,20 @@ def _nan_unless_ranked(value, scores, keep, ranked):
     return jnp.where(defined, value, jnp.nan)
 
 
-def _flat(values, truth, where, name="scores"):
+def _ranked(scores, truth, where):
+    flat = _flat(scores, truth, where, "scores")
+    told = jnp.ravel(jnp.asarray(truth))
+    if not is_traced(told, flat):
+        other = np.asarray(told)[np.asarray(flat[2]) & ~np.isin(told, (0, 1))]
+        if len(other):
+            raise ValueError(
+                f"truth must be boolean, or 0 and 1; it holds {float(other[0]):.4g}. Scores come "
+                "first, then the truth."
+            )
+    return flat
+
+
+def _flat(values, truth, where, name):
     for label, array in ((name, values), ("truth", truth)):
         check_real_array(array, label, "one per edge")
     values, truth = jnp.asarray(values), jnp.asarray(truth)

@@ -105,6 +105,16 @@ def test_vmap_equals_a_loop(metric, getkey):
 
 
 @pytest.mark.parametrize("metric", [metrics.auroc, metrics.auprc])
+def test_scores_in_place_of_the_truth_are_refused(metric):
+    scores, truth = np.array([0.9, 0.2, 0.4]), np.array([1.0, 0.0, 1.0])
+    with pytest.raises(ValueError, match=r"truth must be boolean, or 0 and 1; it holds 0\.9"):
+        metric(truth, scores)
+    unknown = np.array([1.0, 0.0, np.nan])
+    assert metric(scores, unknown, where=np.isfinite(unknown)) == 1.0
+    np.testing.assert_array_equal(jax.jit(metric)(scores, truth), metric(scores, truth))
+
+
+@pytest.mark.parametrize("metric", [metrics.auroc, metrics.auprc])
 def test_ranking_keeps_single_precision(metric):
     scores = jnp.array([0.1, 0.3, 0.2], jnp.float32)
     truth = jnp.array([False, True, False])
