@@ -67,8 +67,13 @@ class WithExports:
     def to_networkx(self: Any):
         """Return a `networkx.MultiDiGraph` whose edges carry what `to_json` writes; needs networkx,
         which writes GraphML and other formats.
+
+        **Raises:** `ImportError` without networkx.
         """
-        import networkx
+        try:
+            import networkx
+        except ImportError as error:
+            raise ImportError("to_networkx needs networkx: pip install networkx.") from error
 
         graph = networkx.MultiDiGraph(dt=float(self.dt), time_unit=self.time_unit)
         graph.add_nodes_from(self.names)
@@ -79,8 +84,14 @@ class WithExports:
     def to_xarray(self: Any):
         """Return an `xarray.Dataset` over source, target and lag: graph, scores, lower bounds and
         delays, in units of time, with `delay` as a second coordinate of lags; needs xarray.
+
+        **Raises:** `ImportError` without xarray.
         """
-        import xarray
+        try:
+            import xarray
+        except ImportError as error:
+            remedy = 'pip install "ndde_jax[data]"'
+            raise ImportError(f"to_xarray needs xarray: {remedy}.") from error
 
         edge, (low, high) = ("source", "target", "lag"), np.moveaxis(self.delay_intervals, -1, 0)
         values = dict(graph=self.graph, score=self.scores, lower=self.lower)

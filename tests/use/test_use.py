@@ -189,6 +189,19 @@ def test_networkx_gets_nodes_and_edges(found, monkeypatch):
     assert ("sun", "heat", 2) in [(s, t, what["lag"]) for s, t, what in graph.edges]
 
 
+@pytest.mark.parametrize(
+    ("package", "export", "remedy"),
+    [
+        ("networkx", "to_networkx", "pip install networkx"),
+        ("xarray", "to_xarray", r"pip install \"ndde_jax\[data\]\""),
+    ],
+)
+def test_an_export_says_what_to_install(found, monkeypatch, package, export, remedy):
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(ImportError, match=f"{export} needs {package}: {remedy}"):
+        getattr(found, export)()
+
+
 def test_xarray_is_read_by_name(found):
     pytest.importorskip("xarray")
     data = found.to_xarray()
