@@ -51,7 +51,7 @@ FILE, FOLDER = "discovery.npz", "discovery"
 
 
 @held("windows", "strengths", "model")
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, eq=False)
 class Discovery(
     WithEffects,
     WithEvidence,

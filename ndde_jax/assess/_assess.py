@@ -91,7 +91,7 @@ LIKELY, UNDRIVEN = 0.05, 0.25
 # ---- error rates, and relations ----
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, eq=False)
 class ErrorRates:
     """The p-value `p` and the false discovery rate `q` of every candidate edge,
     `[source target lag]`.
@@ -136,7 +136,7 @@ PAIRS, EDGES = ("at_once", "confounded", "not_excluded", "partly"), ("drifting",
 TARGETS = ("static", "derived", "turning_back", "persistent")
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, eq=False)
 class Relations:
     """The relations that a graph of causes does not hold.
 

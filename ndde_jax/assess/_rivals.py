@@ -29,7 +29,7 @@ MEASURED = 0.5
 BLOCKS, BOUND = 16, 1.645
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, eq=False)
 class Rivals:
     """The best single replacement of every kept input of every target.
 

@@ -81,7 +81,7 @@ estimated_rule = rules_about(GRAPH, kind=ESTIMATED, theorem=PROCESS)
 Edge = tuple[int, int, int]
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, eq=False)
 class GraphEvidence:
     """The value that rules about a graph read; a [`Discovery`][ndde_jax.Discovery] has all of it.
 

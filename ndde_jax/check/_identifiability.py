@@ -52,7 +52,7 @@ from ._verdict import SUPPORTED, Verdict, weigh
 REFITTED = ", refits on parts of the data included"
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, eq=False)
 class IdentifiabilityReport:
     """The answer to whether data support a graph, and what that rests on. `print` it.
 

@@ -37,7 +37,7 @@ class Finder:
     progress: bool
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, eq=False)
 class RefitEvidence:
     """The value that rules about refits read; None where something was not made.
 

@@ -76,7 +76,7 @@ SENSED = 50
 sample_rule = rules_about(SAMPLES)
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, eq=False)
 class Sensor:
     """The longest stretch of a variable's measured samples, `x` `[time]`, by its `name`."""
 
@@ -105,7 +105,7 @@ class Sensor:
         return tests.longest_run(self.x)
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, eq=False)
 class SampleEvidence:
     """The value that rules about samples read.
 

@@ -66,7 +66,7 @@ MANY = 10
 STRONG = (0.25, 0.12)
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, eq=False)
 class Ranking:
     """The result of [`rank_sources`][ndde_jax.measure.rank_sources]; NumPy, `[source target]`.
 

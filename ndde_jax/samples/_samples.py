@@ -18,7 +18,7 @@ from ._treatments import BEFORE, FORMULAS, LABELS, OFFSETS, TRANSFORM, Treatment
 ESTIMATES = ("gaps", "impute")
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, eq=False)
 class Samples:
     """Trajectories of one system, with their times and labels; NumPy, made by
     [`read_samples`][ndde_jax.read_samples].

@@ -36,7 +36,7 @@ READ_AS = {
 OUTER, FAR = 1.2816, 1e4
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, eq=False)
 class Treatment:
     """A treatment of samples, with the NumPy arrays that undo it.
 

@@ -25,7 +25,7 @@ OWN = "ndde_jax"
 STEPS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, eq=False)
 class Backtest:
     """The scores by method and step; NumPy; made by `found.backtest`.
 
@@ -264,7 +264,7 @@ HELD = 20.0
 Paths = Float[np.ndarray, "path origin step dim"]
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, eq=False)
 class Asked:
     """The forecasts that a rival is asked for, and what it may know.
 

@@ -164,7 +164,7 @@ def interval_ends(
 # ---- two sources ----
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, eq=False)
 class Surface:
     """The joint effect of two sources on a rate, beyond their own curves; NumPy; made by
     [`Effects.surface`][ndde_jax.use.Effects.surface].
@@ -209,7 +209,7 @@ class Surface:
         )
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, eq=False)
 class Interactions:
     """The interactions of pairs of kept inputs of one target; made by
     [`Effects.interactions`][ndde_jax.use.Effects.interactions].
@@ -372,7 +372,7 @@ def _cells(nodes: np.ndarray) -> np.ndarray:
 # ---- every edge ----
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, eq=False)
 class Total:
     """The response of levels along all paths of the graph; NumPy, `[time source target]`.
 
@@ -394,7 +394,7 @@ class Total:
     step_high: Float[np.ndarray, "time source target"]
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, eq=False)
 class Effects:
     """The effects of the kept edges; NumPy, `[source target lag]`; made by `found.effects`.
 

@@ -280,7 +280,7 @@ STATE_SHARE = 0.02
 LOW, HIGH = 0.05, 20.0
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, eq=False)
 class Noise:
     """The noise of one step of the simulator, physical units.
 
@@ -428,7 +428,7 @@ class Member(AbstractWrappedModel):
         return jax.vmap(one)(self.theta, histories)
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, eq=False)
 class Ensemble:
     """A learned drift, corrected, and its variants on halves of the data; NumPy.
 
@@ -469,6 +469,13 @@ class Ensemble:
     def resamples(self) -> int:
         """The number of halves."""
         return len(self.graphs)
+
+    def __repr__(self) -> str:
+        in_all, in_any = (int(g.sum()) for g in (self.graphs.all(axis=0), self.graphs.any(axis=0)))
+        return (
+            f"Ensemble of {self.resamples} halves of {len(self.rows)} steps: {in_all} edges in all "
+            f"of them, {in_any - in_all} in some; simulated by steps of {self.step!r}"
+        )
 
     def members(self, model: AbstractDelayModel, which: Any) -> Member:
         """Return a stack of drifts, in the precision of the learned model.
@@ -555,7 +562,7 @@ def _candidates(found: Any, target: int) -> np.ndarray:
     return np.sort(order[: max(SLOTS, int(reads.sum()) + 2)])
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, eq=False)
 class Target:
     """The inputs that one target may be fitted on.
 
@@ -628,7 +635,7 @@ MOST_NUMBERS = 100
 USED_UP = 0.6
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, eq=False)
 class Fitted:
     """A fitted one-step map; arrays as in `Ensemble`.
 

@@ -24,7 +24,7 @@ from ._arguments import inputs_of, kept_lags, variable
 from ._forecast import clock_times, removed_in_time
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, eq=False)
 class Validation:
     """The result of [`Discovery.validate`][ndde_jax.Discovery.validate] on another record; NumPy.
 
@@ -98,7 +98,7 @@ def _windows(found: Any, samples: Samples) -> Windows:
 # ---- which stretches of its own record decide an edge ----
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, eq=False)
 class Influence:
     """The influence of each window on an edge; NumPy; made by `found.influence`.
 

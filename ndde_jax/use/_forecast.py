@@ -49,7 +49,7 @@ OUTSIDE = 0.05
 AT_REST, STRETCHES, SHORTEST = 0.2, 4, 20
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, eq=False)
 class Forecast:
     """A set of forecast paths that data and noise allow for; made by `found.forecast`.
 
@@ -367,7 +367,7 @@ def divergence_note(diverged: Any) -> tuple[str, ...]:
     )
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, eq=False)
 class Level:
     """A map between measured values and those that a drift reads, `[... dim]`, in NumPy or JAX.
 
@@ -506,7 +506,7 @@ def _start(found: Any) -> str:
     return found.samples.starts[-1] if found.samples.starts else ""
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, eq=False)
 class Origin:
     """What paths begin with.
 

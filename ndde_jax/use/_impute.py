@@ -46,7 +46,7 @@ FOLLOWED, WILD = 1000, 10.0
 Law = Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, eq=False)
 class Problem:
     """The known part of an imputation; recordings one after another along `sample`.
 
@@ -324,7 +324,7 @@ def _spread(matrix, group, unit, draws: int, rng) -> tuple[np.ndarray, np.ndarra
 # ---- of a discovery ----
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, eq=False)
 class Imputed:
     """A set of samples completed by the learned system; NumPy, measured units; made by
     `found.impute`.

@@ -36,7 +36,7 @@ UNSUPPORTED = 0.5
 MEMORY = 0.1
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, eq=False)
 class Intervention:
     """The paths without and with a change, on the same noise; made by `found.intervene`.
 

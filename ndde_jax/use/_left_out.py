@@ -48,7 +48,7 @@ APART = 1e-4
 POINTS = 200
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, eq=False)
 class Center:
     """What the centre of an ensemble explains of one target: columns of a basis that has no others,
     and a constant; `which` they are, and their means over steps, `[row column]`.
@@ -60,7 +60,7 @@ class Center:
     coefficients: Float[np.ndarray, "column"]
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, eq=False)
 class Left:
     """What the centre of an ensemble leaves of every step.
 
@@ -91,7 +91,7 @@ def what_is_left(found: Any, ensemble: Ensemble) -> Left:
     return Left(rows.start, path, centers, rate - mean, rate.std(axis=0))
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, eq=False)
 class Bend:
     """What one edge may bend beyond its curve: a rate for every coefficient, `[row bend]`.
 
@@ -272,7 +272,7 @@ def refitted(found: Any, samples: Samples, scheme: str) -> NeuralDDE:
     return model
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, eq=False)
 class Doubt:
     """The other reading of a record that is undecided between a map and a flow.
 

@@ -61,7 +61,7 @@ def nodes(place: Any, newest: Any, xp: Any, count: int) -> Any:
     return xp.clip(place - int(count > 1), 0, newest - count + 1)
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, eq=False)
 class Rows:
     """The pairs of neighbouring samples with the past that a step from one to the next reads.
 
@@ -161,7 +161,7 @@ def _pasts(
     return found
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, eq=False)
 class Quadrature:
     """The quadrature points of a step: histories `[row lag dim]` and their weights in its mean."""
 

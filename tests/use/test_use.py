@@ -1,5 +1,6 @@
 """Ensembles and effects of a linear system with delays, against that system; and what is saved."""
 
+import copy
 import io
 import json
 import sys
@@ -200,6 +201,30 @@ def test_an_export_says_what_to_install(found, monkeypatch, package, export, rem
     monkeypatch.setitem(sys.modules, package, None)
     with pytest.raises(ImportError, match=f"{export} needs {package}: {remedy}"):
         getattr(found, export)()
+
+
+def test_results_are_equal_to_themselves_alone(found):
+    """Arrays within cannot be compared by a word."""
+    ensemble = found.resample(resamples=2)
+    given = dict(key=KEY, ensemble=ensemble)
+    made = (
+        found, found.samples, ensemble, found.effects(ensemble=ensemble),
+        found.forecast(2, paths=2, **given),
+        found.intervene({"sun": 1.0}, horizon=2, paths=2, **given),
+    )  # fmt: skip
+    for result in made:
+        other = copy.copy(result)
+        assert result == result and result != other and len({result, other, result}) == 2
+
+
+def test_an_ensemble_is_told_in_a_line(found):
+    made = found.resample(resamples=4)
+    counts = made.graphs.sum(axis=0)
+    in_all = (counts == 4).sum()
+    edges = f"{in_all} edges in all of them, {(counts > 0).sum() - in_all} in some"
+    text = repr(made)
+    assert text.startswith("Ensemble of 4 halves of 1495 steps: ") and edges in text
+    assert len(text) < 150
 
 
 def test_xarray_is_read_by_name(found):
