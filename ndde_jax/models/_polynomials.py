@@ -457,10 +457,10 @@ def equations(
     **Arguments:**
 
     - `model`: of one system, from [`fit_flow`][ndde_jax.fitting.fit_flow] or any other fit.
-    - `names`: of the variables; x0, x1, … by default. A lag of l samples reads `x[t-l]`.
+    - `names`: of the variables; x0, x1, … by default.
     - `digits`: significant digits of coefficients.
-    - `form`: `"text"`; `"latex"`, whose delays are in units of time; or `"sympy"`, equations of
-        functions of t, which needs SymPy.
+    - `form`: `"text"`, in which a delay of 0.5 reads `x[t-0.5]`; `"latex"`; or `"sympy"`, equations
+        of functions of t, which needs SymPy. Delays are in the unit of time that rates are per.
 
     **Returns:** one string, or one `sympy.Eq`, per variable.
 
@@ -548,7 +548,7 @@ def _formula(model: NeuralDDE, target: int) -> Formula | None:
 
 
 def _as_text(formulas, names, lags, dt, digits) -> tuple[str, ...]:
-    labels = [name + (f"[t-{lag}]" if lag else "") for lag in lags for name in names]
+    labels = [name + (f"[t-{lag * dt:.6g}]" if lag else "") for lag in lags for name in names]
     number = lambda value: f"{abs(value):.{digits}g}"  # noqa: E731
     rates = ((f"d{name}/dt", "f") for name in names)
     return _written(formulas, rates, labels, number, ("(", ")"), "^{}", " ")
@@ -594,9 +594,12 @@ def _written(formulas, rates, labels, number, brackets, raised: str, times) -> t
 
 
 def _latex_name(name: str) -> str:
-    """Return a name for LaTeX: a letter as it is, a word upright."""
+    """Return a name for LaTeX: a letter as it is, a word upright, and what has blanks or hyphens as
+    text, which keeps them.
+    """
     plain = "".join("\\" + c if c in "_%&#${}" else c for c in name)
-    return plain if len(name) == 1 else rf"\mathrm{{{plain}}}"
+    style = "text" if {" ", "-"} & {*name} else "mathrm"
+    return plain if len(name) == 1 else rf"\{style}{{{plain}}}"
 
 
 def _as_sympy(formulas, names, lags, dt, digits) -> tuple[Any, ...]:

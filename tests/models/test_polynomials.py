@@ -189,7 +189,7 @@ def test_a_delayed_law_is_found(getkey):
     assert model.drift.networks is None
     (text,) = ndde.equations(model, ["x"])
     number = r"([+-]? ?[0-9.]+)"
-    found = re.fullmatch(rf"dx/dt = {number} x {number} x\[t-10\] {number} x\[t-10\]\^3", text)
+    found = re.fullmatch(rf"dx/dt = {number} x {number} x\[t-1\] {number} x\[t-1\]\^3", text)
     assert found, text
     values = [float(value.replace(" ", "")) for value in found.groups()]
     np.testing.assert_allclose(values, [-2, 1.5, -0.5], atol=0.2)
@@ -321,6 +321,17 @@ def test_latex_has_delays_in_time_and_escapes_names(delayed_cubic):
     sea = r"\mathrm{sea\_level}"
     assert first == r"\dot{x} = 0.5\,x - 0.002\," + sea + r"\,x(t - 1)^{2} + 3"
     assert second.startswith(r"\dot{" + sea + "} = ")
+
+
+def test_text_has_delays_in_time(delayed_cubic):
+    first, _ = ndde.equations(delayed_cubic, ["x", "sea"])
+    assert first == "dx/dt = 0.5 x - 0.002 sea x[t-1]^2 + 3"
+
+
+def test_latex_keeps_the_blanks_and_hyphens_of_names(delayed_cubic):
+    first, second = ndde.equations(delayed_cubic, ["rain sum", "level-2"], form="latex")
+    assert second.startswith(r"\dot{\text{level-2}} = ")
+    assert r"\text{level-2}\,\text{rain sum}(t - 1)^{2}" in first
 
 
 def test_sympy_gives_the_drift(delayed_cubic):
