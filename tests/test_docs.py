@@ -276,6 +276,11 @@ def test_figures_of_the_readme_are_those_of_the_benchmarks():
     for ours, theirs, page in rows:
         measured = set(re.findall(r"\d*\.\d+", (ROOT / page).read_text("utf-8")))
         assert set(re.findall(r"\d*\.\d+", f"{ours} {theirs}")) <= measured, page
+    # Those of delays are of the systems and the score that the comparison has.
+    page = (DOCS / "compared.md").read_text("utf-8")
+    (delays,) = ((ours, theirs) for ours, theirs, page in rows if "/delays/" in page)
+    exact = re.findall(r"^\| `\w+` \| [\d.]+ \| ([\d.]+) ", page, re.MULTILINE)
+    assert re.findall(r"\d*\.\d+", " ".join(delays)) == exact and len(exact) == 3
 
 
 @pytest.mark.slow

@@ -303,28 +303,38 @@ def data_findings(
 # By the name of a treatment: the finding, and its remedy. Offsets and transforms are asked for, and
 # said among the choices.
 TREATED = {
-    "codes": ("missing values", "Write them as empty cells; treat=False keeps them as numbers."),
+    "codes": (
+        "missing values",
+        "Write them as empty cells; treat=False (--no-treat) keeps them as numbers.",
+    ),
     HELD: (
         "held values",
         "If it was recorded less often than it is listed, sample all as seldom: its delays are "
         "wrong by up to the time between two values. If somebody sets it, declare it: inputs=[...] "
-        "or --inputs. treat=False searches for what drives it.",
+        "or --inputs. treat=False (--no-treat) searches for what drives it.",
     ),
     "rows": ("missing rows", "Nothing, if these rows are really missing."),
     "clock": ("irregular clock", "Sample regularly, or resample with a model of the noise."),
-    "spikes": ("spikes", "Look at them; discover with treat=False keeps them."),
+    "spikes": ("spikes", "Look at them; treat=False (--no-treat) keeps them."),
     "season": (
         "season",
-        "Give the driver of the season as a variable if it was measured; treat=False keeps the "
-        "season.",
+        "Give the driver of the season as a variable if it was measured; treat=False (--no-treat) "
+        "keeps the season.",
     ),
     "rhythm": ("rhythm", "Nothing, unless it is a clock from outside: prepare_samples removes it."),
-    SCHEDULE: ("season", "Nothing, if it is one; treat=False searches for what drives it."),
-    "trend": ("trend", "Give what causes it as a variable; treat=False keeps the trend."),
+    SCHEDULE: (
+        "season",
+        "Nothing, if it is one; treat=False (--no-treat) searches for what drives it.",
+    ),
+    "trend": (
+        "trend",
+        "Give what causes it as a variable; treat=False (--no-treat) keeps the trend.",
+    ),
     "impute": ("missing values", "Compare with the graph without them, recipe Recipe(impute=0)."),
     "gaps": (
         "missing values",
-        "Fill them with what is known of the system; treat=False drops the rows instead.",
+        "Fill them with what is known of the system; treat=False (--no-treat) leaves out the "
+        "windows that touch them.",
     ),
 }
 

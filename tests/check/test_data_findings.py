@@ -8,6 +8,7 @@ from scipy import signal
 import ndde_jax as ndde
 from ndde_jax._spoken import percent, times
 from ndde_jax.check import _data_tests as tests
+from ndde_jax.check._sample_rules import TREATED
 from ndde_jax.samples._noise import measurement_error
 
 N = 1200
@@ -519,3 +520,8 @@ def test_rounding_weighs_as_an_error_of_its_size_does():
 def test_no_share_is_beyond_the_whole():
     assert percent(1.0) == "100%" and percent(277.443, 1) == "more than 100%"
     assert times(78.0) == "78 times"
+
+
+def test_remedies_without_treatment_name_the_option_too():
+    said = [remedy for _, remedy in TREATED.values() if "treat=False" in remedy]
+    assert said and all("treat=False (--no-treat)" in remedy for remedy in said)
