@@ -18,9 +18,14 @@ PAGES = {
         for name in "causal_dynamics delays dirty dysts rivers speed verdict world".split()
     },
 }
+NOTEBOOKS = {
+    f"notebooks/{file.name}": f"notebooks/{file.stem}.md"
+    for file in sorted((ROOT / "notebooks").glob("*.ipynb"))
+}
 FORMULA = re.compile(r"\$\$(.+?)\$\$|\$([^$\n]+)\$", re.DOTALL)
 PICTURE = re.compile(r"!\[([^\]\n]+)\]\((gallery/\w+\.png)\)")
-LINK = re.compile(r"(!?)\[([^\]]*)\]\(([^)\s]+)\)")
+# Words, or a picture, which lead somewhere.
+LINK = re.compile(r"(!?)\[(!\[[^\]]*\]\([^)\s]+\)|[^\]]*)\]\(([^)\s]+)\)")
 # Code, in which what looks like a link is none.
 FENCED = re.compile(r"(^```.*?^```$)", re.DOTALL | re.MULTILINE)
 # A section of the navigation that is a page too: its name is in the link before, not in the label.
@@ -34,12 +39,18 @@ def on_files(files, config):
         files.append(File.generated(config, page, content=with_site_links(text, source, page)))
     gallery = (ROOT / "docs" / "gallery.md").read_text("utf-8")
     shown = {address: words for words, address in PICTURE.findall(gallery)}
-    for notebook in sorted((ROOT / "notebooks").glob("*.ipynb")):
-        source, page = f"notebooks/{notebook.name}", f"notebooks/{notebook.stem}.md"
-        cells = json.loads(notebook.read_text("utf-8"))
-        text = as_markdown(cells, notebook.stem, shown[f"gallery/{notebook.stem}.png"])
+    for source, page in NOTEBOOKS.items():
+        cells, name = json.loads((ROOT / source).read_text("utf-8")), Path(source).stem
+        text = as_markdown(cells, name, shown[f"gallery/{name}.png"])
         files.append(File.generated(config, page, content=with_site_links(text, source, page)))
     return files
+
+
+def on_page_markdown(markdown, page, config, files):
+    """The text of a page in docs/; its links to files elsewhere lead to the pages made of them."""
+    source = f"docs/{page.file.src_uri}"
+    written = (ROOT / source).exists()
+    return with_site_links(markdown, source, page.file.src_uri) if written else markdown
 
 
 def on_post_page(output, page, config):
@@ -81,9 +92,11 @@ def with_mathml(match: re.Match) -> str:
 
 def with_site_links(text: str, source: str, page: str) -> str:
     """Links to pages lead to pages; of those to files that the site has not, the text stays."""
+    pages = PAGES | NOTEBOOKS
 
     def turned(match: re.Match) -> str:
         mark, label, address = match.groups()
+        label = LINK.sub(turned, label)
         if re.match(r"[a-z]+:|#", address):
             return match[0]
         path, _, anchor = address.partition("#")
@@ -93,8 +106,8 @@ def with_site_links(text: str, source: str, page: str) -> str:
         within = target.relative_to(ROOT)
         if within.parts[0] == "docs":
             found = Path(*within.parts[1:]).as_posix()
-        elif within.as_posix() in PAGES:
-            found = PAGES[within.as_posix()]
+        elif within.as_posix() in pages:
+            found = pages[within.as_posix()]
         else:
             return label
         up = "../" * page.count("/")
