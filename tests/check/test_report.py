@@ -13,8 +13,9 @@ from scipy.signal import lfilter
 import ndde_jax as ndde
 from ndde_jax._axes import from_graph_axes
 from ndde_jax.assess import Relations
+from ndde_jax.check._finding import Finding
 from ndde_jax.check._line_rules import COLLINEAR
-from ndde_jax.check._verdict import weigh
+from ndde_jax.check._verdict import Verdict, weigh
 
 NAMES = ("wind", "sea level")
 LAGS = (0, 3)
@@ -145,6 +146,17 @@ def test_text_and_page_say_the_same(found):
     for row in report.edges:
         assert row.link in page and f"{row.strength:.3f}" in page
     assert found.report(full=True) in page
+
+
+def test_findings_of_one_name_have_headings_of_their_own(found):
+    report = found.report_data()
+    one = Finding("measured", "missing values", 3.0, "", "3 are missing.", "Nothing.", "note")
+    two = dataclasses.replace(one, text="9 were filled.", remedy="")
+    verdict = Verdict(notes=[one, two])
+    page = dataclasses.replace(report, verdict=verdict).html(pictures={}).decode()
+    assert "<dt>Missing values, 1 of 2 <span>(note)</span></dt>" in page
+    assert "<dd>3 are missing. To do: Nothing.</dd>" in page
+    assert "<dt>Missing values, 2 of 2 <span>(note)</span></dt>\n<dd>9 were filled.</dd>" in page
 
 
 def test_names_are_escaped_and_printable():
