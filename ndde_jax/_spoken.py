@@ -139,6 +139,8 @@ def time_span(
     ('34.9 min', '3.4 h (2.9 to 3.8)')
     >>> time_span(673.0, 567.0, 730.0, unit="minute"), time_span(114.0, unit="minute")
     ('11 h (9 to 12)', '114 minutes')
+    >>> time_span(120.0, unit="minute"), time_span(155.0, unit="minute")
+    ('2 h', '155 minutes')
     >>> time_span(0.15, 0.147, 0.153, unit="kyr"), time_span(240.0, unit="month")
     ('150 years (147 to 153)', '20 years')
     """
@@ -150,7 +152,9 @@ def time_span(
         if abs(value) < 1:
             fitting = ((name, size) for name, size in units if told >= size)
         else:
-            fitting = ((name, size) for name, size in units if own < size <= told / MANY)
+            # From three of a larger unit on; two, and two and a half, are as easily read.
+            least = {size: 2.0 if (2 * told / size).is_integer() else MANY for _, size in units}
+            fitting = ((name, size) for name, size in units if own < size <= told / least[size])
         unit, size = next(fitting, (unit, own))
         scale = own / size
         value, low, high = value * scale, low * scale, high * scale
