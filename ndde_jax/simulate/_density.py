@@ -3,16 +3,18 @@
 from collections.abc import Callable
 from typing import Any
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
 from .._checks import check_real_array
+from .._memory import make_room
 from .._types import Checked
 from ..models._model import AbstractDelayModel
 from ._advance import Path
-from ._problem import concrete, noise_shape
+from ._problem import Problem, concrete, noise_shape
 from ._read import read_problem, read_system
 from ._tableau import read_solver
 
@@ -95,7 +97,20 @@ def log_density(
             raise ValueError(
                 "sigma must not be zero: a path of which a variable has no noise has no density."
             )
-    steps = jnp.arange(first, n)
+        sigma = jnp.asarray(sigma, states.dtype)
+    make_room(problem, states, sigma)
+    total = _density(problem.without_past, states, sigma)
+    stray = problem.delays.stray
+    return total if stray is None else total + stray
+
+
+# One program: each operation would be compiled by itself.
+@eqx.filter_jit
+def _density(
+    problem: Problem, states: Float[Array, "time dim"], sigma: Array | Callable
+) -> Float[Array, ""]:
+    """Return the sum over the steps after the longest delay."""
+    steps = jnp.arange(problem.delays.longest, states.shape[0] - 1)
     whole, fraction = problem.delays.split()
     whole = whole.astype(steps.dtype)
 
@@ -110,9 +125,7 @@ def log_density(
         root = sigma(t, x, lagged, problem.args) if callable(sigma) else sigma
         return _gaussian(rest, jnp.asarray(root, x.dtype), problem.dt)
 
-    total = jnp.sum(jax.vmap(one)(steps))
-    stray = problem.delays.stray
-    return total if stray is None else total + stray
+    return jnp.sum(jax.vmap(one)(steps))
 
 
 def _gaussian(rest: Float[Array, "dim"], sigma: Array, dt: Array) -> Float[Array, ""]:

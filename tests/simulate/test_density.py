@@ -97,6 +97,29 @@ def test_of_models_and_systems(path):
     assert dense(system.sigma) > max(dense(0.8 * system.sigma), dense(1.25 * system.sigma))
 
 
+def test_what_is_called_by_itself_is_one_program(path):
+    """And the same one for other numbers; of a shape that no other test has compiled."""
+    programs = []
+
+    def heard(event, *args, **of):
+        if event == "/jax/core/compile/backend_compile_duration":
+            programs.append(of.get("fun_name"))
+
+    part = path.ys[:37]
+    jax.monitoring.register_event_duration_secs_listener(heard)
+    try:
+        values = [
+            ndde.simulate.log_density(drift, part, DT, sigma, delays=1.03, args=rate)
+            for sigma, rate in ((0.2, 0.9), (0.3, 0.8))
+        ]
+    finally:
+        jax.monitoring.unregister_event_duration_listener(heard)
+    assert len(programs) <= 4, programs
+    for value, sigma, rate in zip(values, (0.2, 0.3), (0.9, 0.8), strict=True):
+        expected = by_hand(np.asarray(part), 1.03, rate, sigma**2 * np.eye(2), 11)
+        np.testing.assert_allclose(value, expected, rtol=1e-10)
+
+
 def test_refusals(path):
     for given, message in [
         (dict(path=path.ys[:, 0]), r"states \[time dim\]"),
