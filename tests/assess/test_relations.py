@@ -170,7 +170,7 @@ def test_what_is_clean_has_no_hidden_driver_and_nothing_at_once(kind):
 
 
 def test_links_within_a_sample_are_at_once():
-    batch = generators.clean_map(24, at_once=0.8, strength=(0.2, 0.4), seed=44)
+    batch = generators.clean_map(12, at_once=0.8, strength=(0.2, 0.4), seed=44)
     graphs = batch.links.copy()
     for j in range(1, 4):  # what drives a variable drives the next one of the chain, too
         graphs[:, :, j] |= graphs[:, :, j - 1]
@@ -219,6 +219,7 @@ def test_shares_of_one_field_relate_all_pairs_at_once():
     assert np.mean(kept) > 0.85
 
 
+@pytest.mark.slow
 def test_sensors_that_pick_up_one_another_are_said_to_do_so():
     """Four electrodes; of three pairs among four variables nothing of the kind is said."""
     rng, x = np.random.default_rng(0), np.zeros((1200, 4))

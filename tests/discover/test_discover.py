@@ -335,6 +335,7 @@ def hutchinson(seed, n=1500, noise=0.02):
     return x[12_000::20]
 
 
+@pytest.mark.slow
 def test_candidates_go_on_where_the_last_was_kept():
     """Lags up to eight samples are chosen, the last of which stands for ten."""
     found = ndde.discover(hutchinson(1), dt=0.1, key=jax.random.key(0))

@@ -2,11 +2,13 @@
 
 import jax
 import numpy as np
+import pytest
 
 import ndde_jax as ndde
 from benchmarks.world.flows import integrated, lorenz96
 
 
+@pytest.mark.slow
 def test_corrections_that_run_away_are_not_kept():
     """Lorenz's ring turns within a step of .1 where it is forced by 40; on the windows of the
     third pass five of 21 links were lost.

@@ -60,6 +60,7 @@ def test_stamps_that_scatter_have_the_step_of_their_grid(scattered):
     assert [prepared.when(k) for k in (10, 11)] == dates
 
 
+@pytest.mark.slow
 def test_forecasts_of_stamps_that_scatter_are_dated_to_the_minute(scattered):
     found = ndde.discover(scattered, lags=(0, 1), recipe=ndde.Recipe.fast(), key=jax.random.key(0))
     made = found.forecast("6h", paths=4, key=jax.random.key(0))

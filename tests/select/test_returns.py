@@ -76,6 +76,7 @@ def volatile(seed, variables=8, n=1200):
     return np.exp(size / 2)[:, None] * rng.normal(size=(n, variables)), np.exp(size)
 
 
+@pytest.mark.slow
 def test_a_volatile_time_makes_no_links():
     found, pairs = found_in(volatile(0)[0])
     assert not pairs.any() and any("calm" in said for said in found.choices)

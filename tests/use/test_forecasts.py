@@ -284,6 +284,7 @@ def louder(found, factor):
     return dataclasses.replace(ensemble, noise=noise)
 
 
+@pytest.mark.slow
 def test_paths_that_leave_the_range_of_the_data_or_come_to_rest_are_told(found):
     assert found.forecast(60, key=KEY).notes == ()
     (wide,) = found.forecast(60, key=KEY, ensemble=louder(found, 4.0)).notes

@@ -152,6 +152,7 @@ def test_the_order_swaps_the_axes(multiplied):
     assert (one.first, one.second) == (other.second, other.first) == (("a", 0), ("b", 0))
 
 
+@pytest.mark.slow
 def test_pairs_come_by_their_share(multiplied):
     effects = multiplied[0].effects()
     pairs = effects.interactions()
