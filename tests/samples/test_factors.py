@@ -60,6 +60,23 @@ def test_proportional_changes_are_told_from_changes_by_amounts():
     assert not factor_nats(logs)[1]
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_logarithms_make_no_flow_of_a_river_that_adds_up_the_rain(seed):
+    rng, n = np.random.default_rng(seed), 1200
+    wet, slow, noise = np.zeros(n, bool), np.zeros(n), rng.normal(size=(n, 2))
+    for k in range(1, n):
+        wet[k] = rng.random() < (0.65 if wet[k - 1] else 0.07)
+        slow[k] = 0.97 * slow[k - 1] + 0.07 * noise[k, 0]
+    rain = np.where(wet, rng.gamma(0.8, 4, n), 0)
+    runs_off = enumerate((0.1, 0.3, 0.25, 0.15, 0.08), start=1)
+    fast = sum(share * np.roll(rain, days) for days, share in runs_off)
+    river = fast * np.exp(0.05 * noise[:, 1]) + slow + 3
+    samples = ndde.read_samples(np.stack([rain, river], axis=1)[10:], dt=1.0)
+    assert proportional(factor_nats(samples), samples).tolist() == [False, True]
+    found = choose_windows(samples, lags=tuple(range(8)), scheme="auto", prior=None)
+    assert found.screened.readings.name != "flow"
+
+
 @pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.slow)])
 def test_a_map_that_is_multiplied_by_noise_is_read_as_a_map(seed):
     samples = ndde.read_samples(outbreaks(seed=seed), dt=1.0)
