@@ -545,6 +545,8 @@ def _forecast(arguments: argparse.Namespace) -> None:
 
 
 def _intervene(arguments: argparse.Namespace) -> None:
+    if not (arguments.set or arguments.shift or arguments.cut):
+        raise ValueError("Give something to change: --set, --shift or --cut.")
     found = ndde_jax.Discovery.load(arguments.discovery)
     made = found.intervene(
         dict(arguments.set) or None,

@@ -4,6 +4,7 @@ Each is made not to fire on what a system does by itself: oscillations, bursts, 
 """
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Bool, Float
@@ -235,11 +236,23 @@ def baselines(recordings: Sequence[np.ndarray]) -> tuple[float, float]:
     return float(means.std() / np.sqrt(variance)), chance
 
 
-def longest_run(x: Float[np.ndarray, "time"]) -> tuple[int, float]:
-    """Return the longest run of one value, and the share of samples that repeat the one before."""
+class Run(NamedTuple):
+    """The longest run of one value: its first sample, how many it has, and the share of all samples
+    that repeat the one before.
+    """
+
+    start: int
+    length: int
+    repeats: float
+
+
+def longest_run(x: Float[np.ndarray, "time"]) -> Run:
+    """Return the longest run of one value."""
     same = np.diff(x) == 0
-    longest = int(np.ptp(runs(same), axis=1).max(initial=0)) + 1
-    return longest, float(same.mean()) if len(same) else 0.0
+    if not same.any():
+        return Run(0, 1, 0.0)
+    start, stop = max(runs(same), key=np.ptp)
+    return Run(int(start), int(stop - start) + 1, float(same.mean()))
 
 
 def in_a_row(x: Float[np.ndarray, "time"]) -> float:

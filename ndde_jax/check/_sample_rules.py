@@ -100,8 +100,8 @@ class Sensor:
         return tests.clipped(self.x)
 
     @functools.cached_property
-    def runs(self) -> tuple[int, float]:
-        """The longest run of one value, and the share of samples that repeat the one before."""
+    def run(self) -> tests.Run:
+        """The longest run of one value."""
         return tests.longest_run(self.x)
 
 
@@ -762,7 +762,7 @@ def _held(evidence: SampleEvidence) -> Iterator[Hit]:
     for sensor in _finely(evidence):
         if sensor.name in said:
             continue
-        share, band, held = sensor.runs[1], tests.deadband(sensor.x), None
+        share, band, held = sensor.run.repeats, tests.deadband(sensor.x), None
         if band and share > BANDED:
             why = f"it is written only where it has changed by {band:.3g} or more"
             remedy = "Ask for all samples, without exception reporting or compression."
@@ -783,8 +783,8 @@ def _held(evidence: SampleEvidence) -> Iterator[Hit]:
 
 @sample_rule(
     "stuck sensor",
-    "{name} stays at one value for {run} samples and never else.",
-    "Mark the stretch as missing.",
+    "{name} stays at {value:.6g} for {run} samples, and hardly ever repeats a value elsewhere.",
+    "Mark that stretch as missing.",
     limits=Limits(
         reservation=float(STUCK - 1),
         why="eight equal samples in a variable that repeats one in ten are no chance",
@@ -792,9 +792,10 @@ def _held(evidence: SampleEvidence) -> Iterator[Hit]:
 )
 def _stuck(evidence: SampleEvidence) -> Iterator[Hit]:
     for sensor in _finely(evidence):
-        run, repeats = sensor.runs
-        if sensor.clipped <= 0.003 and repeats < REPEATS:
-            yield Hit(float(run), {"name": sensor.name, "run": run}, variable=sensor.name)
+        run = sensor.run
+        if sensor.clipped <= 0.003 and run.repeats < REPEATS:
+            words = {"name": sensor.name, "value": sensor.x[run.start], "run": run.length}
+            yield Hit(float(run.length), words, variable=sensor.name)
 
 
 @sample_rule(

@@ -217,7 +217,10 @@ def part_of(chunks: Chunks, most: int, reach: int) -> Part:
     if length <= most:
         blocks = [block.copy() for block in chunks.blocks()]
         if not blocks:
-            raise ValueError("x is empty: it holds no sample.")
+            raise ValueError(
+                "x is empty: it holds no sample. A function that gives blocks must begin anew at "
+                "every call."
+            )
         return Part([np.concatenate(blocks)], (0,), length)
     count = int(np.clip(most // (ROOM * reach), 1, STRETCHES))
     each = most // count

@@ -90,8 +90,8 @@ def variable(value: Any, found: Any, name: str) -> int:
         if -len(names) <= value < len(names):
             return int(value) % len(names)
     raise ValueError(
-        f"{name} must name a variable, one of {', '.join(names)}, or be an index below "
-        f"{len(names)}; got {shown(value)}."
+        f"{name} must be one of {', '.join(names)}, or an index below {len(names)}; got "
+        f"{shown(value)}."
     )
 
 

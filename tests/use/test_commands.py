@@ -92,7 +92,7 @@ def test_an_intervention_is_written(saved, tmp_path, capsys):
     [
         (["effects", "nowhere"], "does not hold a saved discovery"),
         (["forecast", "{}", "--horizon", "6 parsec"], "'parsec' is no unit of time; expected one"),
-        (["intervene", "{}"], "needs something to do"),
+        (["intervene", "{}"], "--set, --shift or --cut"),
         (["intervene", "{}", "--set", "moon=1"], "one of sun, heat, ice"),
         (["intervene", "{}", "--cut", "ice>sun"], "ice -> sun is no edge"),
     ],

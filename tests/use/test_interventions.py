@@ -139,7 +139,7 @@ def test_notes_say_what_an_answer_rests_on(found):
     ("values", "options", "message"),
     [
         (None, {}, "needs something to do"),
-        ({"moon": 1.0}, {}, "a variable to set must name a variable"),
+        ({"moon": 1.0}, {}, "a variable to set must be one of"),
         ({"sun": "high"}, {}, "the value of sun must be real numbers"),
         ({"sun": np.nan}, {}, "must be finite"),
         ({"sun": np.zeros(3)}, {}, r"\[horizon\] = \(24,\)"),

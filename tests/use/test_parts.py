@@ -187,5 +187,5 @@ def test_variables_by_name_and_index():
     assert variable("b", FOUND, "x") == variable(1, FOUND, "x") == variable(-1, FOUND, "x") == 1
     assert variable("log b", FOUND, "x") == 1
     for wrong in ("c", "log a", 2, True, 0.0, None):
-        with pytest.raises(ValueError, match="x must name a variable, one of a, b"):
+        with pytest.raises(ValueError, match="x must be one of a, b"):
             variable(wrong, FOUND, "x")

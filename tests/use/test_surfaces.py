@@ -183,7 +183,7 @@ def test_a_source_of_two_values_has_no_slices_and_says_so():
         (("a", "a", "c"), "first and second must differ"),
         (("a", "b", "c", 1), "first_lag: a -> c is kept at lags 0 samples; got 1"),
         (("a", "b", "c", 0, "0"), "second_lag must be a lag in samples"),
-        (("z", "b", "c"), "first must name a variable"),
+        (("z", "b", "c"), "first must be one of"),
     ],
 )
 def test_surfaces_are_of_two_kept_inputs(multiplied, arguments, message):
