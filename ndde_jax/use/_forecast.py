@@ -117,12 +117,17 @@ class Forecast:
 SHOWN, ENDS = 12, np.array([0.5, 0.05, 0.95])
 
 
-def said_of_ends(made: Any, quantile: Callable[[Any], Any], sign: str = "") -> str:
-    """Return a line per variable: a median and its 90 % interval at the last time."""
+def said_of_ends(
+    made: Any, quantile: Callable[[Any], Any], sign: str = "", rounding: Any = -1.0
+) -> str:
+    """Return a line per variable: a median and its 90 % interval at the last time, or that it is
+    unchanged to `rounding`.
+    """
     ends = np.asarray(quantile(ENDS))[:, -1]
+    changed = ~(np.abs(ends).max(axis=0) <= rounding)  # so is what is not finite
     rows = [
-        f"  {name}  {middle:{sign}.3g} ({low:.3g} to {high:.3g})"
-        for name, (middle, low, high) in zip(made.names, ends.T, strict=True)
+        f"  {name}  " + (f"{middle:{sign}.3g} ({low:.3g} to {high:.3g})" if moved else "unchanged")
+        for name, (middle, low, high), moved in zip(made.names, ends.T, changed, strict=True)
     ]
     more = more_than(SHOWN, len(rows), "  and {} more: to_frame()")
     return "\n".join([*rows[:SHOWN], *more])

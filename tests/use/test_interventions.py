@@ -1,5 +1,7 @@
 """Interventions against the same change made in the true system."""
 
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -24,6 +26,16 @@ def test_what_is_set_moves_the_others_as_in_the_true_system(found):
     deaf = ~found.resample().graphs[:, 0, 2].any(axis=1)[np.arange(200) % 40]
     assert deaf.mean() > 0.9
     np.testing.assert_allclose(made.difference[deaf, 0, 2], 0, atol=1e-9)
+
+
+def test_what_nothing_changes_is_said_to_be_unchanged(found):
+    made = found.intervene({"ice": 0.8}, horizon=4, paths=20, key=KEY)
+    assert "sun  unchanged" in repr(made) and "ice  unchanged" not in repr(made)
+    # A path that ran away is no size that others are errors of.
+    away = np.array(made.baseline)
+    away[0] = 1e20
+    lost = dataclasses.replace(made, baseline=away, diverged=jnp.arange(20) == 0)
+    assert "ice  unchanged" not in repr(lost)
 
 
 def test_what_is_held_is_seen_a_delay_later_and_no_sooner(found):
