@@ -259,7 +259,7 @@ class Interactions:
 
 def said(name: str, lag: int) -> str:
     """Return a source at its lag, in words."""
-    return f"{name}@{lag}" if lag else name
+    return f"{name} at lag {lag}" if lag else name
 
 
 def _surfaces(effects, first, second, targets, points) -> list[Surface]:

@@ -36,7 +36,7 @@ def read(path):
 @pytest.mark.slow
 def test_effects_are_printed_and_written(found, saved, tmp_path, capsys):
     assert cli.main(["effects", str(saved)]) == 0
-    assert "sun@2 -> heat" in capsys.readouterr().out
+    assert "sun at lag 2 -> heat" in capsys.readouterr().out
     assert cli.main(["effects", str(saved / "discovery"), "--out", str(tmp_path), "--quiet"]) == 0
     assert capsys.readouterr().out == ""
     rows = read(tmp_path / "effects.csv")

@@ -133,7 +133,7 @@ def test_curves_are_of_kept_edges(found, arguments, message):
 def test_frames_and_words(found):
     frame = found.effects().to_frame()
     assert list(frame["source"][:1]) == ["sun"] and len(frame) == TRUTH.sum()
-    assert "sun@2 -> heat" in repr(found.effects())
+    assert "sun at lag 2 -> heat" in repr(found.effects())
     assert "in 100% of resamples" in repr(found.effects())
 
 
