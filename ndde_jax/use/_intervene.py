@@ -32,7 +32,8 @@ from ._simulate import Change, Edits, check_memory, learned_paths, with_column
 
 # Share of resamples below which an edge is called unsupported.
 UNSUPPORTED = 0.5
-# Effects below this share of a variable's size are errors of rounding, in single precision.
+# Effects below this share of the range of a variable's paths are errors of rounding, in single
+# precision; of the range, since a large level is taken off before.
 ROUNDING = 1e-6
 # Correlation of neighbouring residuals from which on it is said.
 MEMORY = 0.1
@@ -88,7 +89,8 @@ class Intervention:
         if is_traced(self.changed):
             return head
         head += "; effects at the end, with 90 % intervals:"
-        size = np.abs(np.asarray(self.baseline)[~np.asarray(self.diverged), -1]).max(0, initial=0.0)
+        inside = np.asarray(self.baseline)[~np.asarray(self.diverged)]
+        size = np.ptp(inside, axis=(0, 1)) if len(inside) else 0.0
         return f"{head}\n{said_of_ends(self, self.effect, '+', ROUNDING * size)}"
 
 

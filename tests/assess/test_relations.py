@@ -197,6 +197,22 @@ def test_a_link_at_once_is_not_taken_for_what_a_delayed_one_does_within_a_step(s
     assert "links at once" in {finding.name for finding in found.verdict.reasons}
 
 
+@pytest.mark.parametrize("seed", [102, 107, 108])
+def test_several_lags_of_a_source_that_nothing_moves_are_doubted_and_not_refused(seed):
+    """Advertising that acts on the sales of four weeks: no test says whether sales follow."""
+    rng, n = np.random.default_rng(seed), 1500
+    advert, sales = rng.normal(size=n), np.zeros(n)
+    for t in range(4, n):
+        sales[t] = advert[t - 4 : t] @ [0.4, 0.6, 0.8, 1.0] + 0.5 * rng.normal()
+    found = ndde.discover(np.stack([advert, sales], axis=1), dt=1.0, lags=LAGS, key=jr.key(seed))
+    assert found.reading == "undecided" and found.verdict == "with reservations"
+    assert (
+        np.flatnonzero(found.graph[0, 1]).tolist() == [0, 1, 2, 3] and not found.graph[1, 0].any()
+    )
+    weights = {finding.name: finding.weight for finding in found.verdict.reasons}
+    assert weights["neighbouring lags"] == "reservation"
+
+
 def test_noise_that_the_variables_of_a_flow_share_refuses_no_true_links():
     """A problem before: a link between two variables that are related at once was not believed."""
     batch = generators.clean_flow(2, shared=0.4, seed=77)

@@ -6,6 +6,7 @@ import pytest
 from scipy.integrate import quad
 
 import ndde_jax as ndde
+from benchmarks.readings import sampled
 from benchmarks.world import generators
 from ndde_jax.regression import compare_readings
 from ndde_jax.regression._design import Between
@@ -142,6 +143,16 @@ def test_an_autoregression_that_swings_is_no_flow_for_its_smoothness(seed):
     assert found.reading != "flow" and found.verdict == "supported"
     links = {tuple(edge) for edge in np.argwhere(found.graph).tolist() if edge[0] != edge[1]}
     assert links == {(0, 1, 0), (0, 2, 2)}
+
+
+@pytest.mark.slow
+def test_chaos_with_errors_of_measurement_stays_a_flow():
+    """Though all of six variables follow their own past in straight lines, and more than guesses
+    from both sides miss is left: guesses of a higher order miss more, as they do of such errors.
+    """
+    x = sampled("Hopfield")[:600]
+    x = x + 0.01 * x.std(axis=0) * np.random.default_rng(1).normal(size=x.shape)
+    assert ndde.discover(x, dt=1.0, lags=(0, 1, 2), key=KEY).reading == "flow"
 
 
 def mackey_glass(every: int, n: int) -> np.ndarray:

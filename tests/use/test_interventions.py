@@ -31,7 +31,9 @@ def test_what_is_set_moves_the_others_as_in_the_true_system(found):
 def test_what_nothing_changes_is_said_to_be_unchanged(found):
     made = found.intervene({"ice": 0.8}, horizon=4, paths=20, key=KEY)
     assert "sun  unchanged" in repr(made) and "ice  unchanged" not in repr(made)
-    # A path that ran away is no size that others are errors of.
+    # At a high level an effect is no smaller; and a path that ran away is no size to compare with.
+    high = dataclasses.replace(made, baseline=made.baseline + 1e9, changed=made.changed + 1e9)
+    assert "ice  unchanged" not in repr(high)
     away = np.array(made.baseline)
     away[0] = 1e20
     lost = dataclasses.replace(made, baseline=away, diverged=jnp.arange(20) == 0)
