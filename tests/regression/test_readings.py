@@ -151,7 +151,7 @@ def test_chaos_with_errors_of_measurement_stays_a_flow():
     from both sides miss is left: guesses of a higher order miss more, as they do of such errors.
     """
     x = sampled("Hopfield")[:600]
-    x = x + 0.01 * x.std(axis=0) * np.random.default_rng(1).normal(size=x.shape)
+    x = x + 0.01 * x.std(axis=0) * np.random.default_rng(4).normal(size=x.shape)
     assert ndde.discover(x, dt=1.0, lags=(0, 1, 2), key=KEY).reading == "flow"
 
 
