@@ -17,6 +17,10 @@ FEWEST_CYCLES, OF_CLOCK, ALMOST = 6, 3, 0.02
 # that is barely found is certain to an eighth of a cycle. The moon's day of 23.93 hours is another
 # clock than the sun's after eighty days.
 SAME_CLOCK = 0.4
+# Samples per cycle that records without a unit of time are likely to have: quarters and months of a
+# year, days and working days of a week, five minutes to hours of a day, weeks and days of a year.
+# The period of a system's own oscillation is within a hundredth of one of these by a chance of 2 %.
+USUAL, SAME_COUNT = (4, 12, 7, 5, 288, 144, 96, 48, 24, 365.2425 / 7, 365.2425), 0.01
 # Most pieces of a record whose phases are compared.
 PIECES = 32
 # Candidates looked at per variable: the highest peaks over what is around.
@@ -31,8 +35,8 @@ CHANCE = 1e-3
 # How many standard deviations the two parts of what fluctuates may differ in size.
 LOPSIDED = 3.0
 # Radians squared by which noise would have shifted the phase of an oscillation of the system's own,
-# from which on a phase that kept time shows that it is none.
-WANDER = 2.5
+# from which on a phase that kept time shows that it is none; and where its period is a usual count.
+WANDER, OF_USUAL = 2.5, 0.5
 # Chance of a wave that adds to what the past foretells of a system, of any period and of that of a
 # known clock, which is likely to be there; from the last on it may be that of a known clock.
 UNFORESEEN, OF_KNOWN, PERHAPS = 1e-6, 1e-4, 1e-2
@@ -83,7 +87,8 @@ def find_lines(
     these and their overtones need not show (d), and three cycles of one are enough where six of any
     other are needed: so few may stand out against the waves beside them instead of (a). From a
     chance of 1e-4 to 1e-2 in (c) a line of a known clock is returned as one that a system may make
-    itself.
+    itself. Where no clock is known, a fifth of that shift is enough in (d) for a period of 24, 48
+    or as many samples as days and years usually have.
 
     The first is the F-test of Thomson, *Spectrum estimation and harmonic analysis* (Proceedings of
     the IEEE, 1982), on pieces instead of tapers.
@@ -115,11 +120,15 @@ def find_lines(
         found += kept
     # In radians squared, of an oscillation that made up all of the variance.
     wander = [n * dynamical_noise(x[:, j]) / (2 * total[j]) for j in moving]
-    wanders = bool(np.mean(np.log(np.maximum(wander, QUIET))) > np.log(WANDER)) if wander else False
+    shift = float(np.exp(np.mean(np.log(np.maximum(wander, QUIET))))) if wander else 0.0
 
     def is_known(period: float) -> bool:
         cycles = (abs(1 / clock - 1 / period) * n for clock in with_overtones(clocks))
         return any(difference < SAME_CLOCK for difference in cycles)
+
+    def is_usual(period: float) -> bool:
+        near = (abs(period / k - 1) < min(SAME_COUNT, SAME_CLOCK * k / n) for k in USUAL)
+        return not clocks and any(near)
 
     chances = _chances(x, {line.period for line in found})
 
@@ -137,7 +146,8 @@ def find_lines(
         left = float(total[line.column]) * max(1 - line.share, 0.0)
         # The variance of white noise whose fourth differences have the size found.
         rough = _size(np.diff(x[:, line.column], n=4)) / 70 > ROUGH * left
-        outer = bool(unforeseen and (near or wanders or (line.share < MOSTLY and rough)))
+        moved = shift > (OF_USUAL if is_usual(line.period) else WANDER)
+        outer = bool(unforeseen and (near or moved or (line.share < MOSTLY and rough)))
         if not (outer or rough or near):
             return None
         return dataclasses.replace(line, of_clock=near, share_of_steps=of_steps, outer=outer)

@@ -52,6 +52,38 @@ def test_an_oscillation_of_the_systems_own_is_none():
         assert find_lines(limit_cycle(seed)) == ()
 
 
+def building(per_day, n=2000):
+    """Outdoor temperature, sun, and temperatures of a room and its walls."""
+    rng, t = np.random.default_rng(0), np.arange(n)
+    noise = rng.normal(size=(4, n))
+    slow, clouds = (
+        lfilter([np.sqrt(1 - a * a)], [1, -a], e)
+        for a, e in zip((0.98, 0.9), noise[:2], strict=True)
+    )
+    outdoor = 8 + 5 * np.sin(2 * np.pi * t / per_day) + 4 * slow
+    day = np.maximum(np.sin(2 * np.pi * (t - 10) / per_day), 0)
+    sun = day * (0.4 + 0.6 / (1 + np.exp(-2 * clouds)))
+    room, walls = np.full(n, 18.0), np.full(n, 15.0)
+    for k in range(n - 1):
+        step = 0.1 * (walls[k] - room[k]) + 0.02 * (outdoor[k] - room[k]) + sun[k]
+        room[k + 1] = room[k] + step + 0.1 * noise[2, k]
+        step = 0.03 * (room[k] - walls[k]) + 0.02 * (outdoor[k] - walls[k])
+        walls[k + 1] = walls[k] + step + 0.04 * noise[3, k]
+    return np.stack([outdoor, sun, room, walls], axis=1)
+
+
+def test_a_day_shows_by_its_usual_count_where_no_unit_of_time_is_known():
+    """Half-hourly samples of a building have 48 a day; of 43 a day nobody knows what they are."""
+    assert {0, 1, 2} <= {line.column for line in find_lines(building(48)) if line.outer}
+    assert not any(line.outer for line in find_lines(building(43)))
+    # An oscillation of the system's own, of just that period, that little noise moves.
+    rng, z, own = np.random.default_rng(0), 1 + 0j, []
+    for step in 0.02 * rng.normal(size=(2000, 2)) @ [1, 1j]:
+        z = (z + 0.3 * (1 - abs(z) ** 2) * z) * np.exp(2j * np.pi / 48) + step
+        own.append((z.real, z.imag))
+    assert not any(line.outer for line in find_lines(np.array(own)))
+
+
 @pytest.mark.parametrize("years", [3.5, 5])
 def test_a_known_clock_shows_in_a_few_cycles(years):
     """Five years of days hold too few cycles to look for any period, and enough for that of a
