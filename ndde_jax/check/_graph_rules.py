@@ -849,7 +849,9 @@ def _at_once(e: GraphEvidence) -> Iterator[Hit]:
         # explains what its own links do within a step; what else relates two rates, as noise that
         # they share, makes no link.
         grave = share > TOO_MANY and e.passed_on is None and not e.flow
-        weight = NOTE if not touched.any() else PROBLEM if grave else RESERVATION
+        # Links that have nothing to do with the pair are as sure; that there are none is not.
+        apart = e.pairs.any() and not touched.any()
+        weight = NOTE if apart else PROBLEM if grave else RESERVATION
         dim = int(e.modelled.sum())
         mixed = bool(dim > 3 and related.sum() > MIXED * dim * (dim - 1))
         words = {

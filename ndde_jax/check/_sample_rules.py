@@ -17,7 +17,8 @@ from ..samples._noise import measurement_error, stretch
 from ..samples._prepare import (
     FEWEST,
     TREND,
-    is_clock,
+    carried_by_none,
+    carriers,
     prepare_samples,
     rhythms,
     seasons,
@@ -406,8 +407,8 @@ def _season(evidence: SampleEvidence) -> Iterator[Hit]:
     lines = seasons(samples)
     if not lines:
         return
-    known = any(samples.names[line.column] in evidence.inputs for line in lines)
-    clock = known or is_clock(samples, lines)
+    known = np.isin(np.asarray(samples.names), list(evidence.inputs))
+    clock = not carried_by_none(samples, lines, carriers(samples, lines, known))
     meaning, remedy = (
         ("one variable is that clock and explains it, or an input carries it.",
          "Declare the clock exogenous.")

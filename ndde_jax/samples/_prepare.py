@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 
 from .._checks import check_kind, refusal
 from .._spoken import listed, time_span, times as said_as_times, unit_ratio
@@ -404,15 +404,27 @@ def rhythms(samples: Samples) -> tuple[Line, ...]:
     return tuple(kept)
 
 
-def is_clock(samples: Samples, lines: Sequence[Line]) -> bool:
-    """Return whether one variable consists of its spectral lines, or has some and repeats itself,
-    as hours of the day do.
+def carriers(samples: Samples, lines: Sequence[Line], known: Bool[np.ndarray, "dim"]):
+    """Return which variables carry spectral lines as clocks do: known inputs that have some, and
+    variables that consist of theirs, or have some and repeat themselves, as hours of the day do.
     """
     share = np.zeros(samples.dim)
     for line in lines:
         share[line.column] += line.share
-    x = bridged(max(samples.values, key=len)[:, share > 0])
-    return bool((share > CLOCK).any()) or any(period_of(column) for column in x.T)
+    x = bridged(max(samples.values, key=len))
+    again = [bool(share[j]) and period_of(x[:, j]) is not None for j in range(samples.dim)]
+    return (known & (share > 0)) | (share > CLOCK) | np.array(again)
+
+
+def carried_by_none(
+    samples: Samples, lines: Sequence[Line], by: Bool[np.ndarray, "dim"]
+) -> list[Line]:
+    """Return the spectral lines that are none of the variables `by`, nor two or three cycles in one
+    of theirs: days of the week carry the week, and not the day.
+    """
+    carried = with_overtones(tuple(line.period for line in lines if by[line.column]))
+    n = max(map(len, samples.values))
+    return [line for line in lines if all(abs(1 / c - 1 / line.period) * n >= 2 for c in carried)]
 
 
 def _clocks(samples: Samples) -> tuple[float, ...]:
@@ -423,7 +435,9 @@ def _clocks(samples: Samples) -> tuple[float, ...]:
 
 def _without_season(samples: Samples, known) -> Samples:
     lines = seasons(samples)
-    if not lines or is_clock(samples, lines) or any(known[line.column] for line in lines):
+    clocks = carriers(samples, lines, known)
+    lines = carried_by_none(samples, lines, clocks)
+    if not lines:
         return samples
     periods = _periods(lines, samples)
     coefficients, values = [], []
@@ -434,15 +448,21 @@ def _without_season(samples: Samples, known) -> Samples:
             if there.sum() > 3 * len(found):
                 found[:, j] = np.linalg.lstsq(design[there], x[there, j], rcond=None)[0]
         found[:2] = 0  # the level stays, and so does a trend, which only keeps out of the season
+        found[:, clocks] = 0
         coefficients.append(found)
         values.append(x - design @ found)
     best = max(lines, key=lambda line: line.share)
     said = listed(time_span(period, unit=samples.time_unit, digits=4) for period in periods)
     held = f"held {best.share:.0%} of the variance of {samples.names[best.column]}"
+    whom = (
+        f"all variables but {named(samples, np.flatnonzero(clocks))}"
+        if clocks.any()
+        else "all variables"
+    )
     if len(periods) == 1:
-        text = f"A season of {said} was removed from all variables; it {held}."
+        text = f"A season of {said} was removed from {whom}; it {held}."
     else:
-        text = f"Seasons of {said} were removed from all variables; the strongest {held}."
+        text = f"Seasons of {said} were removed from {whom}; the strongest {held}."
     columns, new = sorted({line.column for line in lines}), {"values": tuple(values)}
     kept = {"periods": periods, "coefficients": tuple(coefficients)}
     return treated(samples, "season", text, best.share, columns, new, **kept)

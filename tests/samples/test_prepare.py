@@ -84,6 +84,24 @@ def test_a_day_shows_by_its_usual_count_where_no_unit_of_time_is_known():
     assert not any(line.outer for line in find_lines(np.array(own)))
 
 
+def test_days_of_the_week_carry_the_week_and_leave_the_day_to_be_removed():
+    """Hours of load and temperature beside a column that says which days are working days."""
+    t = np.arange(24 * 7 * 9.0)
+    noise = np.random.default_rng(0).normal(size=(2, len(t)))
+    own = np.stack([lfilter([1], [1, -0.8], e) for e in noise], axis=1)
+    day = np.stack([10 * np.cos(2 * np.pi * t / 24), 5 * np.sin(2 * np.pi * t / 24)], axis=1)
+    works = (t // 24 % 7 < 5) & (t // 24 != 17)  # with a holiday
+    x = np.concatenate([own + day + 8 * works[:, None], works[:, None]], axis=1)
+    samples = prepared(x, time_unit="hour", names=("load", "temperature", "works"))
+    (season,) = [one for one in samples.treatments if one.name == "season"]
+    assert season.periods == (24.0,) and season.text.startswith(
+        "A season of 24 hours was removed from all variables but works"
+    )
+    np.testing.assert_array_equal(samples.values[0][:, 2], works)
+    left = samples.values[0][:, :2] - 8 * works[:, None] - own
+    assert (left.std(axis=0) < 0.1 * day.std(axis=0)).all()
+
+
 @pytest.mark.parametrize("years", [3.5, 5])
 def test_a_known_clock_shows_in_a_few_cycles(years):
     """Five years of days hold too few cycles to look for any period, and enough for that of a
