@@ -182,6 +182,16 @@ def test_links_within_a_sample_are_at_once():
     assert np.mean([np.abs(r.correlation[0, 1]) for r in found]) > 0.4
 
 
+def test_nothing_is_supported_where_all_that_relates_two_variables_is_at_once():
+    """No link after a delay is not the whole story of two series with a correlation of .9."""
+    x = np.random.default_rng(0).normal(size=(300, 2)) @ [[1.0, 0.9], [0.0, 0.5]]
+    found = ndde.discover(x, dt=1.0, lags=range(4), key=jr.key(0))
+    assert not found.graph[0, 1].any() and not found.graph[1, 0].any() and found.at_once[0, 1]
+    assert found.verdict == "with reservations" and [
+        reason.name for reason in found.verdict.reasons
+    ] == ["links at once"]
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_a_link_at_once_is_not_taken_for_what_a_delayed_one_does_within_a_step(seed):
     """A market: what is grown follows the last price, and the price falls at once with it. A path
@@ -213,6 +223,7 @@ def test_several_lags_of_a_source_that_nothing_moves_are_doubted_and_not_refused
     assert weights["neighbouring lags"] == "reservation"
 
 
+@pytest.mark.slow
 def test_noise_that_the_variables_of_a_flow_share_refuses_no_true_links():
     """A problem before: a link between two variables that are related at once was not believed."""
     batch = generators.clean_flow(2, shared=0.4, seed=77)
@@ -259,6 +270,7 @@ def test_two_causes_within_a_sample_of_one_variable_are_not_related_by_it():
     np.testing.assert_array_equal(found.at_once, expected)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("noise", ["gaussian", pytest.param("student", marks=SLOW)])
 def test_coefficients_that_turn_around_are_named(noise):
     batch = generators.clean_map(15, drifting=True, extra=2, noise=noise, seed=5)
@@ -391,6 +403,7 @@ def lorenz96(n=500, dim=10, force=10.0, dt=0.02, seed=0):
     return integrate.solve_ivp(rates, (0, times[-1]), start, t_eval=times, rtol=1e-9, atol=1e-9).y.T
 
 
+@pytest.mark.slow
 def test_links_of_a_drift_of_products_are_not_doubted():
     """Lines and bends of other inputs describe such a drift as well as those of the true ones."""
     x, dim = lorenz96(), 10
@@ -444,6 +457,7 @@ def food_chain(xp, x):
     return xp.stack([0.3 * (4 - a) - grown * b, b * (grown - 0.3) - eaten * c, c * (eaten - 0.3)])
 
 
+@pytest.mark.slow
 def test_long_steps_of_links_that_are_followed_fully_hide_nothing():
     """What is new in an animal tells a little more of what it eats, since half a step is long."""
     graph = at_present(3, np.array([[1, 1, 0], [1, 1, 1], [0, 1, 1]]))
@@ -454,6 +468,7 @@ def test_long_steps_of_links_that_are_followed_fully_hide_nothing():
         assert not found.confounded.any()
 
 
+@pytest.mark.slow
 def test_links_within_a_step_are_no_relation_where_a_path_may_be_continuous():
     """A chain of leaky tanks: forward differences of neighbours are related, if it is a map."""
     graph = at_present(4, np.eye(4) + np.eye(4, k=1))
@@ -631,6 +646,7 @@ def test_what_is_new_in_a_weak_source_is_seen():
     assert flagged == 0
 
 
+@pytest.mark.slow
 def test_strong_links_of_a_ring_pass_on_what_is_new():
     """The chaos of Thomas (1999) with noise: each moves the next, by the sine of its state."""
     ring = at_present(3, np.eye(3) + np.roll(np.eye(3), -1, axis=1))
@@ -720,6 +736,7 @@ def test_a_drift_of_splines_is_asked_on_the_host_as_it_is_confined(radius):
         np.testing.assert_allclose(drift.with_moved(1, 0, 0.1, j), expected, atol=1e-9)
 
 
+@pytest.mark.slow
 def test_a_source_that_acts_through_products_is_seen_to_move_its_target():
     """u moves y, and z follows x times y: u moves z only as x goes."""
     rng, graph = np.random.default_rng(3), np.zeros((4, 4, 2), bool)
@@ -762,6 +779,7 @@ def squares(seed, n=2000):
     return ndde.lagged_windows(x, dt=1.0, lags=(0, 1, 2)), graph, drift
 
 
+@pytest.mark.slow
 def test_of_a_bend_that_two_rates_share_nothing_is_left_at_once():
     found = [relations(*squares(seed)) for seed in range(3)]
     assert not any(one.at_once.any() for one in found)
@@ -769,6 +787,7 @@ def test_of_a_bend_that_two_rates_share_nothing_is_left_at_once():
     assert relations(windows, graph).at_once[1, 2]  # by what polynomials of ranks leave
 
 
+@pytest.mark.slow
 def test_an_effect_that_is_alike_for_high_and_low_values_has_instruments():
     found = [relations(*squares(seed)) for seed in range(3)]
     assert not any(one.not_excluded.any() or one.confounded.any() for one in found)
@@ -836,6 +855,7 @@ def test_pairs_at_once_are_told_from_the_rows_in_which_both_are_measured():
         assert found.related.sum() >= whole.related.sum() - 4
 
 
+@pytest.mark.slow
 def test_series_without_relation_have_none_in_rows_that_miss_values():
     named = 0
     for seed in range(20):
@@ -919,6 +939,7 @@ def test_related_sources_of_a_present_link_relate_nothing_at_once():
     assert not found.at_once[:2, 2].any()
 
 
+@pytest.mark.slow
 def test_what_a_market_moves_does_not_outrank_a_delayed_link():
     """Nine shares: what is new in the first moves the last a day later."""
     rng = np.random.default_rng(0)
@@ -942,6 +963,7 @@ def _given_others(x):
     return np.corrcoef(left.T)[0, 1]
 
 
+@pytest.mark.slow
 def test_a_white_driver_is_told_by_three_lags_of_a_flow_that_is_half_followed():
     """Of a driver of the first two variables: what moves the first moves the second by half."""
     case = kinds.case("white driver of a flow", 13700, 3)

@@ -180,6 +180,7 @@ def quick_report_on(x):
     return ndde.identifiability_report(w, strengths=strengths, model=model)
 
 
+@pytest.mark.slow
 def test_short_data_are_not_supported():
     report = quick_report_on(driven(30))
     assert not report.supported

@@ -329,9 +329,6 @@ def test_what_is_unseen_or_at_once_is_never_supported(found, monkeypatch):
     assert flow.verdict == "with reservations" and reasons(flow) == ["links at once"]
     beside = with_pairs(found, monkeypatch, at_once=apart, correlation=np.full((3, 3), 0.3))
     assert beside.verdict == "with reservations" and "a -- c" in beside.verdict.text
-    alone = again(found, graph=found.graph & np.eye(3, dtype=bool)[:, :, None])
-    alone = with_pairs(alone, monkeypatch, at_once=apart, correlation=np.full((3, 3), 0.8))
-    assert alone.verdict == "with reservations" and "a -- c" in alone.verdict.text
     drifts = np.zeros(found.graph.shape, bool)
     drifts[0, 2, 1] = True
     drifting = with_pairs(found, monkeypatch, drifting=drifts)
