@@ -3,13 +3,11 @@
 Warnings are errors and jaxtyping annotations are checked by beartype (see `pyproject.toml`).
 """
 
-import atexit
 import gc
 import mmap
 import os
 import platform
 import shutil
-import threading
 import zlib
 from pathlib import Path
 
@@ -58,8 +56,6 @@ QUICK_COMPILER = (
 MEMORY_MAPS = 50_000
 # Compiled programs beyond it are thrown away.
 CACHE_BYTES = 2**30
-# Programs that are written in one context.
-PER_CONTEXT = 100
 
 
 def pytest_configure(config):
@@ -72,8 +68,6 @@ def pytest_configure(config):
     known = filter(_known_to_xla, QUICK_COMPILER)
     os.environ["XLA_FLAGS"] = " ".join((os.environ.get("XLA_FLAGS", ""), *known))
     _reuse_compiled_programs(config)
-    _share_contexts()
-    _leave_at_once()
 
 
 def pytest_collection():
@@ -104,44 +98,6 @@ def _reuse_compiled_programs(config):
     # Writing one takes a twentieth of a second, and six of ten seconds are in what takes longer.
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.3)
     jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
-
-
-def _share_contexts():
-    """A context of MLIR takes five milliseconds to make and a megabyte to keep, half of what a
-    small program costs, and JAX makes one for each. What programs leave in it goes with it.
-
-    Of JAX's own house, so where it looks otherwise, nothing is done.
-    """
-    try:
-        from jax._src.interpreters import mlir
-
-        make, contexts = mlir.make_ir_context, mlir.ir.Context
-    except (ImportError, AttributeError):
-        return
-    local = threading.local()
-
-    def make_ir_context():
-        if contexts.current is not None:  # it writes another program in the middle of one
-            return make()
-        if getattr(local, "programs", PER_CONTEXT) == PER_CONTEXT:
-            local.context, local.programs = make(), 0
-        local.programs += 1
-        return local.context
-
-    mlir.make_ir_context = make_ir_context
-
-
-def _leave_at_once():
-    """Thousands of programs take seconds to take down one by one when a process ends, and it ends
-    anyway.
-
-    Of JAX's own house, too.
-    """
-    try:
-        from jax._src.api import clean_up
-    except ImportError:
-        return
-    atexit.unregister(clean_up)
 
 
 def _known_to_xla(flag):

@@ -28,6 +28,7 @@ def cached(monkeypatch):
     return function._cache_size
 
 
+@pytest.mark.slow
 def test_programs_are_forgotten_when_there_are_too_many(cached, monkeypatch):
     monkeypatch.setattr(_memory, "MOST_MAPS", 10**9)
     _memory.make_room()

@@ -72,6 +72,7 @@ print(json.dumps([seen, count]))
 """
 
 
+@pytest.mark.slow
 def test_what_follows_a_search_uses_one_thread_too():
     environment = {k: v for k, v in os.environ.items() if not k.endswith("_NUM_THREADS")}
     made = subprocess.run(

@@ -150,6 +150,7 @@ def some_windows(seed: int, length: int = 60) -> ndde.Windows:
     return ndde.lagged_windows(x.astype(np.float32), dt=1.0, lags=(0, 1))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("verb", VERBS)
 def test_of_many_systems_no_two_factorisations_run_side_by_side(verb):
     systems = ndde.stack_windows([some_windows(seed) for seed in range(2)])

@@ -42,6 +42,7 @@ def batch(systems):
 LOOSE = dict(rtol=1e-4, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_fit(systems, batch):
     keys = jr.split(jr.key(1), 3)
 

@@ -88,6 +88,7 @@ def test_rates_of_a_thousand_pairs(noise, memory):
         assert (p < level).mean() < 1.4 * level + 1e-3
 
 
+@pytest.mark.slow
 def test_shared_volatility_is_no_link():
     """Two series without a link that share a variance: an F-test says yes too often."""
     batch = generators.independent(60, n=1000, noise="volatile", seed=3)
@@ -196,6 +197,7 @@ def test_sources_count_less_by_what_chance_explains():
     np.testing.assert_allclose(ErrorRates(p).weighed(ranking, graph), expected)
 
 
+@pytest.mark.slow
 def test_what_nothing_drives_ranks_so():
     """An actuator that forgets slowly and an arm that rings: its past tells most of its rate."""
     rng, x = np.random.default_rng(1), np.zeros((600, 2))

@@ -137,6 +137,7 @@ def test_a_bend_that_polynomials_lack_is_that_of_the_drift():
     assert found.cost[0, 1, 1] == pytest.approx(min(costs) / (rate @ rate), rel=1e-4)
 
 
+@pytest.mark.slow
 def test_maps_without_noise_are_carried_by_nothing_else():
     """Chaos of known links, exactly learned; normal scores of its arcsine law bend elsewhere."""
     rng = np.random.default_rng(1)

@@ -144,6 +144,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="POSIX signals")
 @pytest.mark.parametrize("how", ["program", "function"])
 def test_an_interrupted_run_says_how_to_go_on(how, tmp_path):
@@ -200,6 +201,7 @@ def test_the_address_of_a_cluster(capsys):
     assert "expected dask:ADDRESS" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_commands_are_imported_before_xla_reads_its_flags():
     """`program` sets them, and XLA reads them with its first array."""
     text = """

@@ -54,6 +54,7 @@ def test_operations_of_a_step_against_the_compiler(n_targets, n_inputs):
     assert ours <= cost["flops"] <= 1.6 * ours
 
 
+@pytest.mark.slow
 def test_times_are_measured():
     compiling, per_step = fits.step_time(fits.windows(2, 2, key=jax.random.key(0), n=100), 50, 1)
     assert compiling > 0 and per_step != 0
@@ -182,6 +183,7 @@ def test_a_record_on_disk_is_discovered_within_a_gigabyte():
     assert float(cpu) > 0 < float(seconds) and 100 < float(peak) < 1000 and exact == "yes"
 
 
+@pytest.mark.slow
 def test_a_batch_finds_what_a_loop_finds():
     """Every array of the batch holds those of the single calls, one after the other."""
     (name,) = batches.QUICK

@@ -119,6 +119,7 @@ with Store(sys.argv[1]) as store:
 """
 
 
+@pytest.mark.slow
 def test_resumes_after_kill_9_without_loss_or_repetition(tmp_path):
     path = tmp_path / "results.sqlite"
 

@@ -102,6 +102,7 @@ def test_every_window_is_counted_once_whatever_the_chunks(size, scheme, monkeypa
     assert_same_sums(sums_over(columns_of(windows), in_pieces(x, size)()), windows)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [5, 113])
 def test_steps_are_met_halfway_as_in_memory(size, monkeypatch):
     monkeypatch.setattr(_whole, "SIZE", 100)

@@ -95,6 +95,7 @@ def test_other_recipes_find_the_graph(found, recipe):
     assert name in other.report(full=True)
 
 
+@pytest.mark.slow
 def test_gates_alone_bring_their_networks():
     config = ndde.FitConfig(max_steps=100, warmup="adam", warmup_steps=0, refine="none", width=4)
     gates = ndde.select.Gates(config=config, improve=False)

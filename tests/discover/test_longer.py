@@ -136,6 +136,7 @@ def test_records_of_something_else_are_refused(whole):
         whole.validate(ndde.read_samples(record(0), dt=0.5, names=("a", "b")))
 
 
+@pytest.mark.slow
 def test_columns_of_a_history_are_matched_by_their_names(first):
     frame = pd.DataFrame(record(5)[:50], columns=["x0", "x1"])
     swapped = frame[["x1", "x0"]]

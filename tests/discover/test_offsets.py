@@ -67,6 +67,7 @@ def test_offsets_are_kept_and_said(made, found):
     np.testing.assert_allclose(treatment.removed(np.arange(3.0), 2)[1], found.samples.offsets[2])
 
 
+@pytest.mark.slow
 def test_forecasts_come_at_the_level_of_the_last(made, found, tmp_path):
     x = made
     f = found.forecast(60, paths=50, key=KEY)

@@ -54,6 +54,7 @@ def found():
     return ndde.discover(visits(), **options, **FAST)
 
 
+@pytest.mark.slow
 def test_a_schedule_drives_within_its_period_and_nothing_drives_it(found):
     graph = np.asarray(found.graph)
     assert graph[2, 1, 0] and graph[0, 1, 1]

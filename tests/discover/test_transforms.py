@@ -138,6 +138,7 @@ def test_known_inputs_are_given_as_measured():
         found.forecast(HORIZON, **OPTIONS, inputs={"rain": future - 1})
 
 
+@pytest.mark.slow
 def test_backtests_score_measured_values(found, by_hand):
     held = logarithms(200, seed=1)
     options = {"horizon": 3, "origins": 8, "paths": 40, "key": KEY, "at": (1, 3)}

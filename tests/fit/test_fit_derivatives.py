@@ -31,6 +31,7 @@ def check(function, at=0.1, step=1e-5, rtol=1e-5, atol=0.0):
 SLOW = pytest.mark.slow
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "scheme, lacking",
     [

@@ -188,6 +188,7 @@ def test_likeness_is_a_correlation_of_later_values(flood):
     np.testing.assert_allclose(likeness(samples, 40), best, atol=1e-9)
 
 
+@pytest.mark.slow
 def test_a_discovery_joins_who_follows_only_and_says_why(found):
     events = read_events(found.samples, lags=LAGS)
     between = found.graph.any(axis=2) & ~np.eye(5, dtype=bool)

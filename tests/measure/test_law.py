@@ -85,6 +85,7 @@ def test_filtered_noise_and_delays_stay(driven):
         assert _law.law_windows(samples, given) is given
 
 
+@pytest.mark.slow
 def test_a_law_is_as_accurate_as_least_squares_of_its_own_terms(driven):
     windows = ndde.lagged_windows(driven, dt=DT)
     law = _law.fit_law(windows, np.ones((2, 2, 1), bool), QUICK, key=jr.key(0))
@@ -129,6 +130,7 @@ def test_what_no_polynomial_says_is_left_to_networks(monkeypatch):
     assert _law.leaves_something(windows, simple) == [False, False]
 
 
+@pytest.mark.slow
 def test_other_families_and_windows_are_fitted_as_they_are(driven):
     graph = np.ones((2, 2, 1), bool)
     _, between = central(driven)

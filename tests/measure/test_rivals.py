@@ -75,6 +75,7 @@ def test_other_lags_of_the_same_source():
     assert 0.02 < float(cost[1]) < float(cost[0])
 
 
+@pytest.mark.slow
 def test_the_prior_excludes_rivals():
     graph = np.zeros((3, 3, 1), bool)
     graph[0, 1] = True

@@ -124,6 +124,7 @@ def test_single_precision_chooses_the_same_terms():
     assert [EXPONENTS[i] for i in np.flatnonzero(double.coefficients)] == [(1, 0), (1, 1)]
 
 
+@pytest.mark.slow
 def test_the_lorenz_equations_are_found_with_their_coefficients(model):
     assert isinstance(model.drift, ndde.models.PolynomialDrift)
     drift, s = model.drift, model.scaling
@@ -258,6 +259,7 @@ def test_a_law_without_terms_is_zero(windows):
     assert ndde.equations(model, tuple("xyz"))[1] == "dy/dt = 0"
 
 
+@pytest.mark.slow
 def test_far_origins_are_written_out():
     x = 300 + np.stack([np.sin(0.1 * np.arange(800)), np.cos(0.1 * np.arange(800))], axis=1)
     windows = ndde.lagged_windows(x, dt=0.1)

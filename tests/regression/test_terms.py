@@ -159,6 +159,7 @@ def test_what_is_required_is_read_and_what_is_not_allowed_is_not():
     assert reads[4] and not reads[2] and reads[0]
 
 
+@pytest.mark.slow
 def test_more_inputs_than_a_search_has_room_for():
     """Forty straight lines, all needed; and all of thirty that are given."""
     rng = np.random.default_rng(4)
@@ -170,6 +171,7 @@ def test_more_inputs_than_a_search_has_room_for():
     np.testing.assert_array_equal(find_terms(design, y, mask, mask).reads(), mask)
 
 
+@pytest.mark.slow
 def test_traced_as_known():
     z, rate = record(5)
 

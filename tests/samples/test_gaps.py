@@ -83,6 +83,7 @@ def test_a_record_is_read_by_the_windows_that_each_target_has(gaps):
     np.testing.assert_allclose(found.nats[5], whole.nats[5], atol=2)
 
 
+@pytest.mark.slow
 def test_what_is_told_of_the_others_is_what_they_tell_alone():
     x, dim, lags = drifting_chain(), 6, (0, 1, 2)
     graph = np.zeros((dim, dim, 3), bool)

@@ -76,6 +76,7 @@ def test_enumeration_against_one_by_one_refits(windows, exact):
     np.testing.assert_allclose(exact.margin, cost[:, 1] - cost[:, 0], atol=1e-6)
 
 
+@pytest.mark.slow
 def test_certificate_of_the_best_graph(strengths, exact):
     certificate = ndde.measure.one_flip_certificate(strengths, coefficient=0.08)
     assert bool(jnp.all(certificate.optimal))
@@ -116,6 +117,7 @@ def along(request, windows):
     )
 
 
+@pytest.mark.slow
 def test_path(along):
     graphs = np.asarray(along.graphs)
     assert graphs.shape == (5, 2, 2, 2)

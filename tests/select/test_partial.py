@@ -78,6 +78,7 @@ def test_what_is_measured_is_that_of_the_complete_record(scheme):
         np.testing.assert_allclose(seen[1][rated], true[1][rated], atol=1e-5)
 
 
+@pytest.mark.slow
 def test_a_station_that_is_down_half_of_the_time_costs_only_what_needs_it():
     x = chain(900)
     y = x.copy()

@@ -34,6 +34,7 @@ def own():
     return samples, with_own_rhythm(samples, STEPS, lags=OSCILLATOR_LAGS, prior=None)
 
 
+@pytest.mark.slow
 def test_an_oscillation_of_the_systems_own_stays_and_the_report_says_so(own):
     before, (after, chosen) = own
     (note,) = after.treatments

@@ -96,6 +96,7 @@ def test_adaptive_steps(dtmax):
     assert int(found.stats["num_accepted_steps"]) < 200
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("y0", [1.0, 0.0], ids=["continuous", "jump"])
 def test_adaptive_steps_meet_their_tolerance_where_they_end_at_kinks(y0):
     """x' = −x(t − 1) with history 1, in closed form; x(0) = 0 is a jump at the start."""
@@ -329,6 +330,7 @@ def test_wrong_rather_than_silent():
         )
 
 
+@pytest.mark.slow
 def test_gradient():
     def end(theta):
         return diffrax.diffeqsolve(

@@ -100,6 +100,7 @@ def test_lorenz():
     np.testing.assert_allclose(dimension, 2.062, atol=0.003)
 
 
+@pytest.mark.slow
 def test_segment_tangents_against_the_full_jacobian():
     """Euler's segment map on grid values, its whole Jacobian and a QR at each block: the same
     exponents along the same path, as long as chaos lets rounding errors alone.
@@ -180,6 +181,7 @@ def test_mackey_glass(name, exponent, error, dimension):
     assert abs(float(ndde.kaplan_yorke_dimension(spectrum)) - dimension) < 0.08
 
 
+@pytest.mark.slow
 def test_many_systems_at_once():
     """Under vmap over parameters and starts; a path that escapes leaves its neighbours alone."""
 

@@ -114,6 +114,7 @@ def test_orders_on_geometric_brownian_motion(solver, calculus, order):
     assert weak[-1] < 0.01
 
 
+@pytest.mark.slow
 @solvers("Euler", "ItoMilstein", "StratonovichMilstein")
 def test_orders_with_a_delayed_drift(solver, calculus, order):
     """Diffusion of the present, against Milstein's method on a far finer grid.

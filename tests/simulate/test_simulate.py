@@ -324,6 +324,7 @@ def test_saved_states_are_those_of_the_full_path(save_every):
 SOLVERS = [pytest.param(diffrax.Euler(), marks=pytest.mark.slow), diffrax.Bosh3()]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("solver", SOLVERS, ids=["Euler", "Bosh3"])
 def test_gradients_against_central_differences(solver):
     """Drift parameters, history, noise and delays; one lag on the grid, one off it."""

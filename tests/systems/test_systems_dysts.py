@@ -159,6 +159,7 @@ def test_dysts_and_the_process_stay_as_they_are():
     assert flows.Rossler._rhs(1.0, 2.0, 3.0, 0.0, 0.2, 0.2, 5.7)[0] == -5.0
 
 
+@pytest.mark.slow
 def test_dysts_is_imported_on_first_use():
     code = (
         "import sys, ndde_jax.systems as s; s.get('hes1'); s.names('delay');"

@@ -60,6 +60,7 @@ def brute_force(windows, target, source):
     return min(least_squares(windows, target, s) for s in sets if source not in s) - best
 
 
+@pytest.mark.slow
 def test_every_subset_against_regressions_on_every_subset(windows, found):
     assert found.exhaustive
     for target, source in itertools.product(range(3), range(3)):

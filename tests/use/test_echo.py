@@ -57,6 +57,7 @@ def slopes_of(model, past):
     return np.moveaxis(mean_slopes(model, past), (0, 1, 2), (1, 2, 0))
 
 
+@pytest.mark.slow
 def test_the_bias_of_forward_differences_is_heard(found, echoes):
     """A rate of slope b is measured as ((1 + b dt/4)⁴ − 1)/dt: the map over four steps of Euler."""
     past = found.samples.values[0][:-1, None]
@@ -70,6 +71,7 @@ def test_the_bias_of_forward_differences_is_heard(found, echoes):
     assert (made[found.graph] - learned > 0.08).all() and (made[~found.graph] == 0).all()
 
 
+@pytest.mark.slow
 def test_stretches_along_the_data_hear_the_same(found):
     """What is begun anew all along the data, for systems that do not stay there."""
     members, record = found.resample(key=jax.random.key(0)), found.samples.values[0]
@@ -83,6 +85,7 @@ def test_stretches_along_the_data_hear_the_same(found):
     np.testing.assert_allclose(np.diagonal(np.mean(slopes, axis=0)[..., 0]), expected, atol=0.06)
 
 
+@pytest.mark.slow
 def test_a_system_that_settles_elsewhere_is_heard_in_stretches(found, monkeypatch):
     monkeypatch.setattr(_left_out, "_long_runs", lambda found, members, record, past: [])
     assert len(make_echoes(found, found.resample(key=jax.random.key(0)))) == 2

@@ -131,6 +131,7 @@ def late_relaxation(history):
     return jnp.stack([-now[..., 0], late[..., 0] - now[..., 1]], axis=-1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("begin", [0, 3])
 def test_what_is_held_is_heard_of_after_the_delay_and_no_sooner(begin):
     lag, dt, n = 4, 0.25, 30

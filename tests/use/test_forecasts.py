@@ -312,6 +312,7 @@ def test_levels_of_intervals_are_shares(found):
             made.interval(level)
 
 
+@pytest.mark.slow
 def test_a_backtest_counts_such_origins_apart(found):
     ordinary = linear_path(300, seed=6)
     assert not found.backtest(3, data=ordinary, key=KEY, rivals=()).beyond.any()
@@ -346,6 +347,7 @@ def test_irregular_sampling_is_refused():
         made.effects()
 
 
+@pytest.mark.slow
 def test_rain_that_is_forecast_below_zero_is_told():
     """The drift does not know that a variable rests at zero; one that is below at times does not
     rest there.

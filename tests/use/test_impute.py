@@ -165,6 +165,7 @@ def made(found):
     return found.impute(draws=3)
 
 
+@pytest.mark.slow
 def test_errors_are_as_large_as_they_say(made):
     values, errors = made.samples.values[0], made.errors[0]
     np.testing.assert_array_equal(np.isfinite(errors), GONE)
@@ -311,6 +312,7 @@ def test_what_is_not_estimated_keeps_what_filled_it(found):
     assert changed[:450][np.isnan(y[:450])].all() and not changed[~np.isnan(y)].any()
 
 
+@pytest.mark.slow
 def test_estimates_come_in_measured_units():
     logs = spoilt(linear_path(700, 4))
     x = np.exp(logs) * np.array([1.0, 10.0, 100.0])
@@ -351,6 +353,7 @@ def rounds():
     return ndde.discover(Y, dt=DT, lags=LAGS, names=NAMES, recipe=recipe, key=KEY)
 
 
+@pytest.mark.slow
 def test_rounds_use_every_window_and_say_so(rounds):
     plain = ndde.select.midpoint_windows(Y, dt=DT, lags=LAGS)
     assert int(rounds.windows.n_valid) > int(plain.n_valid)

@@ -45,6 +45,7 @@ def found():
     return mapped(bent(4))
 
 
+@pytest.mark.slow
 def test_a_curve_may_bend_where_the_drift_is_straight(found):
     effects = found.effects()
     at, y, low, high = effects.curve("x", "y", 1, points=10)
@@ -57,6 +58,7 @@ def test_a_curve_may_bend_where_the_drift_is_straight(found):
     assert (high - low)[1:-1].max() < np.ptp(truth) and (low <= y).all() and (y <= high).all()
 
 
+@pytest.mark.slow
 def test_a_mean_slope_is_not_that_of_a_line_through_rare_extremes():
     """A line is decided far out, where a curve that levels off is flat."""
     spread = lambda rng, n: np.exp(rng.normal(size=n))  # noqa: E731
@@ -105,6 +107,7 @@ def regressed(x, y):
     return line, _left_out.Left(histories, path, [center], residual, y.std()[None])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [0.0, 0.2, 0.3, 0.5])
 def test_bends_of_any_size_are_held_as_often_as_they_should(size):
     """Also those of a standard error or two: priors of smaller bends smoothed them away."""
@@ -141,6 +144,7 @@ def test_an_interval_of_two_readings_is_that_of_their_mixture():
     np.testing.assert_array_equal(interval_ends(center, half, apart, 0.0)[0], center - half)
 
 
+@pytest.mark.slow
 def test_an_undecided_record_may_be_a_map_or_a_flow(found):
     """Of x[t+1] = x/2 + e the slope is −1/2 as a map, and near −ln 2 as a flow."""
     decided = found.effects()

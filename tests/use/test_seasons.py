@@ -97,6 +97,7 @@ def test_what_is_set_is_what_is_measured(found):
     assert error.mean() < 0.2 and np.asarray(seen.changed[:, :, 0]).min() > 20
 
 
+@pytest.mark.slow
 def test_a_backtest_reads_times(found):
     new = weather(300, seed=1)
     t = np.arange(N, N + 300.0)

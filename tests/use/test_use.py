@@ -34,6 +34,7 @@ def test_an_edge_that_is_none_has_a_small_share():
     assert share[2, 0, 1] < 0.5 and (share[TRUTH] > 0.9).all()
 
 
+@pytest.mark.slow
 def test_another_key_draws_other_halves_and_the_discovery_stays_as_it_is(found):
     before = found.effects()
     few = found.resample(resamples=4, key=jax.random.key(3))
