@@ -12,6 +12,7 @@ from .._checks import check_kind
 from .._spoken import amount, listed, percent, time_span
 from .._types import Checked, divisor
 from ..samples._columns import APART, SMALLER, is_event, rests, trends, turn_of
+from ..samples._factors import factor_nats, proportional
 from ..samples._gaps import Stretch, bridged, runs
 from ..samples._noise import measurement_error, stretch
 from ..samples._prepare import (
@@ -344,14 +345,42 @@ TREATED = {
 HARMLESS = ("rows", "spikes", "rhythm", "codes", SCHEDULE)
 
 
-def _dealt_with(treatment: str, evidence: SampleEvidence) -> Iterator[Hit]:
+def _dealt_with(treatment: str, remedy: str, evidence: SampleEvidence) -> Iterator[Hit]:
     done = evidence.samples.treatments
     if treatment == "gaps" and any(other.name == "impute" for other in done):
         return  # what was filled is estimated anew
     for one in done:
         if one.name == treatment and not (treatment == HELD and _set(one)):
             weight = _left_behind(evidence.samples, one)
-            yield Hit(one.size, {"text": one.text}, weight=weight)
+            words = {"text": one.text, "meaning": "", "remedy": remedy}
+            if one.name == "season" and weight == PROBLEM:
+                words["meaning"] = (
+                    " How the variables change still depends on where in the cycle it is."
+                )
+            if growing := _growing(evidence.samples, one):
+                weight = PROBLEM if weight == PROBLEM else RESERVATION
+                words["meaning"] += (
+                    f" What changes {listed(growing, most=4)} grows with the level, so a part of "
+                    "it is left."
+                )
+                options = " ".join(f'--log "{name}"' for name in growing)
+                words["remedy"] = (
+                    f"Take logarithms: transform={dict.fromkeys(growing, 'log')} ({options})."
+                )
+            yield Hit(one.size, words, weight=weight)
+
+
+def _growing(samples: Samples, treatment: Treatment) -> list[str]:
+    """Return the variables that change in proportion to their level, where a season or trend was
+    removed from one of them as if it were added.
+    """
+    if treatment.name not in ("season", "trend"):
+        return []
+    raw = samples.as_measured()
+    found = proportional(factor_nats(raw), raw)
+    if not found[list(treatment.columns)].any():
+        return []
+    return [name for name, grows in zip(samples.names, found, strict=True) if grows]
 
 
 def _set(treatment: Treatment) -> bool:
@@ -388,7 +417,11 @@ def _left_behind(samples: Samples, treatment: Treatment) -> str:
 
 for _treatment, (_name, _remedy) in TREATED.items():
     RULES[f"{_name}, by {_treatment}"] = Rule(
-        _name, SAMPLES, functools.partial(_dealt_with, _treatment), "{text}", _remedy
+        _name,
+        SAMPLES,
+        functools.partial(_dealt_with, _treatment, _remedy),
+        "{text}{meaning}",
+        "{remedy}",
     )
 
 

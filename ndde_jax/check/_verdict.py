@@ -121,7 +121,10 @@ def _told(findings: list[Finding]) -> str:
 
 def _next(reasons: list[Finding]) -> str:
     # What a line of code mends comes first.
-    by_code = sorted((f.remedy for f in reasons if f.remedy), key=lambda said: "x[" not in said)
+    by_code = sorted(
+        (f.remedy for f in reasons if f.remedy),
+        key=lambda said: "x[" not in said and "transform=" not in said,
+    )
     remedies = list(dict.fromkeys(by_code))[:2]
     if not remedies:
         return "found.effects(), found.forecast(...); found.report(full=True) has the rest."

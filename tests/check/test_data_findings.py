@@ -291,6 +291,23 @@ def test_counts_that_rest_at_zero_are_not_cut_off():
     assert "clipped" in found(cut)
 
 
+def test_a_season_that_grows_with_the_level_asks_for_logarithms():
+    """Sales of years, which grow in proportion to what they are, and so does their season."""
+    t, noise = np.arange(240.0), np.random.default_rng(0).normal(size=(240, 2))
+    own = signal.lfilter([0.1], [1, -0.4], noise, axis=0)
+    sales = np.exp(
+        5 + 0.006 * t[:, None] + 0.2 * np.cos(2 * np.pi * t[:, None] / 12 + [0, 1]) + own
+    )
+    season = found(sales, time_unit="month", names=("sales", "costs"))["season"]
+    assert season.weight != "note" and "grows with the level" in season.text
+    assert season.remedy == (
+        "Take logarithms: transform={'sales': 'log', 'costs': 'log'} "
+        '(--log "sales" --log "costs").'
+    )
+    added = found(np.log(sales), time_unit="month")["season"]
+    assert "grows" not in added.text and "transform" not in added.remedy
+
+
 @pytest.mark.parametrize("bend, weight", [(0.0, "reservation"), (0.7, "problem")])
 def test_a_season_that_moves_the_system_weighs_by_the_marks_it_leaves(bend, weight):
     """Nothing is left behind of one that moves a system whose responses are straight."""
