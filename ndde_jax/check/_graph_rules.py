@@ -765,10 +765,9 @@ def _not_excluded(e: GraphEvidence) -> Iterator[Hit]:
 
 @estimated_rule(
     "replaceable edges",
-    "{count} of {kept} inputs could as well come from another variable, at a cost that is within "
-    "chance or below half the price of an edge: {edges}.",
-    "Leave out one of two variables that say the same, or rule a link out with prior_knowledge "
-    "(--forbid).",
+    "{count} of {kept} inputs could as well come from {rivals}, at a cost that is within chance or "
+    "below half the price of an edge: {edges}.",
+    "{remedy}",
     limits=Limits(
         note=0.0,
         reservation=DOUBT,
@@ -788,8 +787,18 @@ def _replaceable(e: GraphEvidence) -> Iterator[Hit]:
         share = count / int((e.kept & ~e.touching).sum())
         edges = listed(said, SHOWN_LINKS, "; ")
         words = {"count": count, "kept": int(e.kept.sum()), "edges": edges}
-        # Of a past that a driver could carry, at another lag, no link is at stake.
+        own = [int(rivals.rival[edge][0]) == edge[1] for edge in e.edges(e.replaceable)]
+        words["rivals"] = "another variable" + " or from the target's own past" * any(own)
+        words["remedy"] = (
+            "Record for longer: of few samples a past tells what its drivers did."
+            if all(own)
+            else "Leave out one of two variables that say the same, or rule a link out with "
+            "prior_knowledge (--forbid)."
+        )
+        # Of a past that a driver could carry, at another lag, no link is at stake; and of a link
+        # that the target's own past could carry, none to another variable.
         other = [not _drives_anyway(e, edge) for edge in e.edges(e.replaceable)]
+        other = [told and not past for told, past in zip(other, own, strict=True)]
         many = sum(other) > 1 and share * sum(other) / count > CARRIED
         yield Hit(share, words, weight=PROBLEM if many else e.doubt)
 

@@ -108,7 +108,7 @@ def weigh(evidence: GraphEvidence, findings: Iterable[Finding], also: str = "") 
         f"How sure: {_sure(evidence)}",
         f"Against it: {together}{_told(reasons) or 'nothing that was tested.'}",
         *((f"Noted: {_told(notes)}",) if notes else ()),
-        f"Next: {_next(reasons)}",
+        f"Next: {_next(reasons, notes)}",
     )
     return Verdict(reasons, notes, lines, evidence.memory.tolist())
 
@@ -119,10 +119,11 @@ def _told(findings: list[Finding]) -> str:
     return shown + (f" And {more} more among the findings." if more > 0 else "")
 
 
-def _next(reasons: list[Finding]) -> str:
-    # What a line of code mends comes first.
+def _next(reasons: list[Finding], notes: list[Finding]) -> str:
+    # What a line of code mends comes first; logarithms also where they are only worth a try.
+    logarithms = [f for f in notes if "transform=" in f.remedy] if reasons else []
     by_code = sorted(
-        (f.remedy for f in reasons if f.remedy),
+        (f.remedy for f in reasons + logarithms if f.remedy),
         key=lambda said: "x[" not in said and "transform=" not in said,
     )
     remedies = list(dict.fromkeys(by_code))[:2]

@@ -106,6 +106,12 @@ def test_inputs_that_another_variable_could_carry(found, monkeypatch):
     own = np.zeros_like(many)
     own[1, 1, 0] = own[2, 2, 0] = True  # variable 0 drives both as it is: no link is at stake
     assert with_rivals(many, own).verdict == "with reservations"
+    # What the target's own past could carry may be no link at all, and is none to another variable.
+    into_first = np.zeros_like(many)
+    into_first[1, 0, 0] = into_first[2, 0, 0] = True  # all rivals are variable 0
+    told = with_rivals(many, into_first).verdict
+    assert told == "with reservations" and "or from the target's own past" in told.reasons[0].text
+    assert told.reasons[0].remedy.startswith("Record for longer")
     evidence = evidence_of(with_rivals(np.ones_like(many), np.ones_like(many)))
     assert evidence.replaceable.all()  # of two lags neither is between others
 
@@ -158,6 +164,11 @@ def test_what_a_line_of_code_mends_is_told_first(found):
     grave = [Finding("estimated", name, 1.0, "", "", name, "problem") for name in ("this", "that")]
     told = weigh(evidence_of(found), [*grave, dataclasses.replace(late, weight="reservation")])
     assert told.lines[-1] == "Next: x['a'] = x['a'].shift(-1) this"
+    # Logarithms are worth a try where something is against a graph, and else not.
+    logs = dataclasses.replace(late, remedy="Compare with transform={'a': 'log'}.")
+    told = weigh(evidence_of(found), [*grave, logs])
+    assert told.lines[-1] == "Next: Compare with transform={'a': 'log'}. this"
+    assert "transform" not in weigh(evidence_of(found), [logs]).lines[-1]
 
 
 def test_links_that_pass_on_nothing_new_are_weak(found, monkeypatch):
