@@ -2,8 +2,8 @@
 
 import equinox as eqx
 
-from ._checks import check_choice, check_flag, check_whole, refusal
-from ._types import Checked
+from ._checks import check_choice, check_flag, check_kind, check_whole
+from ._types import Checked, Settings, setting
 from .fit._fit import FitConfig
 from .fit.penalties import L0NDDE
 from .models._families import Family
@@ -14,7 +14,7 @@ from .windows._stencils import STENCILS
 SCHEMES = (*STENCILS, "midpoint", "auto")
 
 
-class Recipe(eqx.Module):
+class Recipe(Settings):
     """The settings of all steps of a discovery; the defaults are the library's best.
 
     Splines and products of inputs choose a graph in closed form. In each of `passes` the drift
@@ -67,23 +67,16 @@ class Recipe(eqx.Module):
     """
 
     strategy: Checked[AbstractStrategy] = eqx.field(converter=as_strategy, default_factory=Default)
-    family: Checked[Family | None] = None
-    scheme: Checked[str] = eqx.field(static=True, default="auto")
-    passes: Checked[int] = eqx.field(static=True, default=3)
-    events: Checked[bool] = eqx.field(static=True, default=True)
-    delays: Checked[bool] = eqx.field(static=True, default=True)
-    confine: Checked[bool] = eqx.field(static=True, default=True)
-    offsets: Checked[bool] = eqx.field(static=True, default=False)
-    impute: Checked[int] = eqx.field(static=True, default=0)
-
-    def __check_init__(self):
-        if self.family is not None and not isinstance(self.family, Family):
-            raise refusal("family", "a family such as ndde_jax.models.Networks()", self.family)
-        check_choice(self.scheme, "scheme", SCHEMES)
-        check_whole(self.passes, "passes")
-        check_whole(self.impute, "impute", least=0)
-        for name in ("events", "delays", "confine", "offsets"):
-            check_flag(getattr(self, name), name)
+    family: Checked[Family | None] = setting(
+        None, check_kind, kind=Family | None, expected="a family such as ndde_jax.models.Networks()"
+    )
+    scheme: Checked[str] = setting("auto", check_choice, options=SCHEMES)
+    passes: Checked[int] = setting(3, check_whole)
+    events: Checked[bool] = setting(True, check_flag)
+    delays: Checked[bool] = setting(True, check_flag)
+    confine: Checked[bool] = setting(True, check_flag)
+    offsets: Checked[bool] = setting(False, check_flag)
+    impute: Checked[int] = setting(0, check_whole, least=0)
 
     @classmethod
     def fast(cls) -> "Recipe":

@@ -20,6 +20,7 @@ Graphs are always `[source, target, lag]`, summary graphs `[source, target]`.
 """
 
 import contextlib
+import dataclasses
 import functools
 from collections.abc import Callable, Iterator
 from types import ModuleType
@@ -149,6 +150,31 @@ def as_number(name: str, *, optional: bool = False, **bounds: Any) -> Callable[[
         return as_scalar(value)
 
     return convert
+
+
+class Settings(eqx.Module):
+    """A base of settings: each field that is a `setting` is checked, and named if it is wrong."""
+
+    def __check_init__(self):
+        for field in dataclasses.fields(self):
+            if check := field.metadata.get("check"):
+                check(getattr(self, field.name), name=field.name)
+
+
+def setting(default: Any, check: Callable[..., Any], **options: Any) -> Any:
+    """Return a field of [`Settings`][ndde_jax._types.Settings] with a default, of which a class
+    makes one, and a check, which gets the options. Plain numbers and words are static.
+    """
+    given = {"default_factory" if isinstance(default, type) else "default": default}
+    static = isinstance(default, bool | int | float | str)
+    metadata = {"check": functools.partial(check, **options)}
+    return eqx.field(static=static, metadata=metadata, **given)
+
+
+def number(name: str, default: Any, **bounds: Any) -> Any:
+    """Return a field with a number that may be swept, or None if that is its default."""
+    converter = as_number(name, optional=default is None, **bounds)
+    return eqx.field(converter=converter, default=default)
 
 
 class Scaling(eqx.Module):

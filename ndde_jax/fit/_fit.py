@@ -35,7 +35,7 @@ from .._checks import (
 from .._executors import run_many, sendable
 from .._memory import make_room, padded_length
 from .._store import Kept, fingerprint
-from .._types import Checked, Graph, Scaling, Scores, as_number
+from .._types import Checked, Graph, Scaling, Scores, Settings, number, setting
 from ..models._model import AbstractDelayModel, NeuralDDE, check_model, check_model_matches
 from ..models._networks import Layer, MaskedDrift, apply_layers, init_layers, squared_input_gradient
 from ..windows._flat import FlatData
@@ -219,6 +219,8 @@ def gradient_penalty(
 NEWTON_WARMUP_INPUTS = 8
 # Refining costs n_windows · (8 n_inputs)² operations per target and step.
 NEWTON_REFINE_INPUTS = 40
+# What a gradient penalty charges, see `gradient_penalty`.
+VARIANTS = ("jacobian", "prediction")
 
 
 class Status(eqx.Enumeration):
@@ -230,7 +232,7 @@ class Status(eqx.Enumeration):
     refused = "refused: a variable is constant or there are too few valid windows"
 
 
-class FitConfig(eqx.Module):
+class FitConfig(Settings):
     """The settings of training; numbers are array leaves (sweep them with `vmap`), the rest is
     static.
 
@@ -265,48 +267,30 @@ class FitConfig(eqx.Module):
     - `width`, `depth`: of the networks.
     """
 
-    learning_rate: Float[Array, ""] | None = eqx.field(
-        converter=as_number("learning_rate", optional=True, least=0, finite=False), default=None
+    learning_rate: Float[Array, ""] | None = number("learning_rate", None, least=0, finite=False)
+    gate_learning_rate: Float[Array, ""] = number("gate_learning_rate", 0.1, least=0, finite=False)
+    gradient_penalty: Float[Array, ""] | None = number(
+        "gradient_penalty", None, least=0, finite=False
     )
-    gate_learning_rate: Float[Array, ""] = eqx.field(
-        converter=as_number("gate_learning_rate", least=0, finite=False), default=0.1
-    )
-    gradient_penalty: Float[Array, ""] | None = eqx.field(
-        converter=as_number("gradient_penalty", optional=True, least=0, finite=False), default=None
-    )
-    gradient_penalty_variant: Checked[str] = eqx.field(static=True, default="jacobian")
-    warmup: Checked[str] = eqx.field(static=True, default="auto")
-    warmup_steps: Checked[int] = eqx.field(static=True, default=1000)
-    max_steps: Checked[int] = eqx.field(static=True, default=2000)
+    gradient_penalty_variant: Checked[str] = setting("jacobian", check_choice, options=VARIANTS)
+    warmup: Checked[str] = setting("auto", check_choice, options=("auto", "newton", "adam"))
+    warmup_steps: Checked[int] = setting(1000, check_whole, least=0)
+    max_steps: Checked[int] = setting(2000, check_whole)
     patience: Checked[int | None] = eqx.field(static=True, default=1000)
-    refine: Checked[str] = eqx.field(static=True, default="auto")
-    refine_steps: Checked[int] = eqx.field(static=True, default=1000)
-    newton_steps: Checked[int] = eqx.field(static=True, default=40)
-    batch_size: Checked[int] = eqx.field(static=True, default=128)
-    epoch_steps: Checked[int] = eqx.field(static=True, default=50)
-    smoothing: Float[Array, ""] = eqx.field(
-        converter=as_number("smoothing", least=0, below=1), default=0.7
-    )
-    improvement: Float[Array, ""] = eqx.field(
-        converter=as_number("improvement", least=0, below=1), default=1e-3
-    )
-    scores: Checked[str] = eqx.field(static=True, default="phase")
-    width: Checked[int] = eqx.field(static=True, default=8)
-    depth: Checked[int] = eqx.field(static=True, default=2)
+    refine: Checked[str] = setting("auto", check_choice, options=("auto", "newton", "adam", "none"))
+    refine_steps: Checked[int] = setting(1000, check_whole, least=0)
+    newton_steps: Checked[int] = setting(40, check_whole)
+    batch_size: Checked[int] = setting(128, check_whole)
+    epoch_steps: Checked[int] = setting(50, check_whole)
+    smoothing: Float[Array, ""] = number("smoothing", 0.7, least=0, below=1)
+    improvement: Float[Array, ""] = number("improvement", 1e-3, least=0, below=1)
+    scores: Checked[str] = setting("phase", check_choice, options=("phase", "end"))
+    width: Checked[int] = setting(8, check_whole)
+    depth: Checked[int] = setting(2, check_whole)
 
     def __check_init__(self):
-        for name in ("max_steps", "newton_steps", "batch_size", "epoch_steps", "width", "depth"):
-            check_whole(getattr(self, name), name)
-        for name in ("warmup_steps", "refine_steps"):
-            check_whole(getattr(self, name), name, least=0)
         if self.patience is not None:
             check_whole(self.patience, "patience")
-        check_choice(self.warmup, "warmup", ("auto", "newton", "adam"))
-        check_choice(
-            self.gradient_penalty_variant, "gradient_penalty_variant", ("jacobian", "prediction")
-        )
-        check_choice(self.scores, "scores", ("phase", "end"))
-        check_choice(self.refine, "refine", ("auto", "newton", "adam", "none"))
 
     @classmethod
     def paper(cls, **changes) -> "FitConfig":

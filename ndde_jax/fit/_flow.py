@@ -29,7 +29,7 @@ from jaxtyping import Array, Bool, Float, PRNGKeyArray
 from .._axes import from_graph_axes
 from .._checks import check_choice, check_flag, check_whole, check_windows, is_traced, refusal
 from .._memory import make_room
-from .._types import Checked, on_host_or_traced, to_jax
+from .._types import Checked, Settings, on_host_or_traced, setting, to_jax
 from ..models._families import AbstractFamily, Best, Family, Networks, Polynomials
 from ..models._model import AbstractDelayModel, NeuralDDE
 from ..models._networks import Layer, MaskedDrift
@@ -509,17 +509,14 @@ def _side_by_side(networks: tuple, share: Float[Array, "member"]) -> tuple:
     return (*layers, (last, jnp.sum(share[:, None] * out_bias, axis=0)))
 
 
-class Flow(eqx.Module):
+class Flow(Settings):
     """The correction of forward differences by the motion of the fitted drift during a step.
 
     - `rounds`: corrections, each followed by a fit; 6. In a linear system a round leaves (h‖A‖)²/6
         of a small bias at most, so three are many where sampling resolves the dynamics.
     """
 
-    rounds: Checked[int] = eqx.field(static=True, default=6)
-
-    def __check_init__(self):
-        check_whole(self.rounds, "rounds", least=0)
+    rounds: Checked[int] = setting(6, check_whole, least=0)
 
 
 def fit_drift(

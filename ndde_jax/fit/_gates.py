@@ -13,19 +13,18 @@ import math
 from functools import partial
 from typing import Any
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import jax.random as jr
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from .._checks import check_choice, check_key, check_kind, check_real_array
-from .._types import Checked, as_number, floating_type
+from .._types import Checked, Settings, floating_type, number
 
 RULES = ("open_probability", "median", "deterministic_gate")
 
 
-class HardConcrete(eqx.Module):
+class HardConcrete(Settings):
     """The shape of the gate distribution; the defaults are those of Louizos et al. and of the
     paper.
 
@@ -33,16 +32,14 @@ class HardConcrete(eqx.Module):
     - `low`, `high`: ends of the stretched interval, −0.1 and 1.1.
     """
 
-    temperature: Float[Array, ""] = eqx.field(
-        converter=as_number("temperature", above=0), default=0.33
-    )
-    low: Float[Array, ""] = eqx.field(converter=as_number("low", below=0), default=-0.1)
-    high: Float[Array, ""] = eqx.field(converter=as_number("high", above=1), default=1.1)
+    temperature: Float[Array, ""] = number("temperature", 0.33, above=0)
+    low: Float[Array, ""] = number("low", -0.1, below=0)
+    high: Float[Array, ""] = number("high", 1.1, above=1)
 
 
-def check_gate(gate: Any, log_alpha: Any = 0.0) -> HardConcrete:
+def check_gate(gate: Any, log_alpha: Any = 0.0, name: str = "gate") -> HardConcrete:
     """Return the shape of a gate, the default if None; raise unless locations are numbers."""
-    check_kind(gate, HardConcrete | None, "gate", "a HardConcrete or None")
+    check_kind(gate, HardConcrete | None, name, "a HardConcrete or None")
     check_real_array(log_alpha, "log_alpha", "one location per gate")
     return HardConcrete() if gate is None else gate
 

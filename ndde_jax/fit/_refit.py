@@ -23,7 +23,7 @@ from .._checks import (
     refusal,
 )
 from .._memory import make_room
-from .._types import Checked, Graph
+from .._types import Checked, Graph, Settings, setting
 from ..models._model import NeuralDDE
 from ..models._networks import Layer, MaskedDrift, init_layers
 from ..windows._flat import FlatData
@@ -32,7 +32,7 @@ from ._newton import NetworkFit, fit_network, predict, select_inputs
 from ._prices import AbstractPrice
 
 
-class StrengthConfig(eqx.Module):
+class StrengthConfig(Settings):
     """The effort of refits; all settings are static.
 
     - `restarts`: random starts of each in-sample fit, of which the best counts; 2. One in ten
@@ -48,24 +48,16 @@ class StrengthConfig(eqx.Module):
     - `width`, `depth`: of the networks; those of [`FitConfig`][ndde_jax.FitConfig].
     """
 
-    restarts: Checked[int] = eqx.field(static=True, default=2)
-    steps: Checked[int] = eqx.field(static=True, default=40)
-    search: Checked[int] = eqx.field(static=True, default=8)
-    folds: Checked[int] = eqx.field(static=True, default=4)
-    fold_steps: Checked[int] = eqx.field(static=True, default=10)
-    blocks: Checked[int] = eqx.field(static=True, default=32)
-    resamples: Checked[int] = eqx.field(static=True, default=200)
-    confidence: Checked[float] = eqx.field(static=True, default=0.95)
-    width: Checked[int] = eqx.field(static=True, default=8)
-    depth: Checked[int] = eqx.field(static=True, default=2)
-
-    def __check_init__(self):
-        for name in ("restarts", "steps", "fold_steps", "resamples", "width", "depth"):
-            check_whole(getattr(self, name), name)
-        for name in ("folds", "blocks"):
-            check_whole(getattr(self, name), name, least=2)
-        check_whole(self.search, "search", least=0)
-        check_number(self.confidence, "confidence", least=0.5, below=1)
+    restarts: Checked[int] = setting(2, check_whole)
+    steps: Checked[int] = setting(40, check_whole)
+    search: Checked[int] = setting(8, check_whole, least=0)
+    folds: Checked[int] = setting(4, check_whole, least=2)
+    fold_steps: Checked[int] = setting(10, check_whole)
+    blocks: Checked[int] = setting(32, check_whole, least=2)
+    resamples: Checked[int] = setting(200, check_whole)
+    confidence: Checked[float] = setting(0.95, check_number, least=0.5, below=1)
+    width: Checked[int] = setting(8, check_whole)
+    depth: Checked[int] = setting(2, check_whole)
 
     def random_networks(
         self, n: int, n_inputs: int, dtype: Any, *, key: PRNGKeyArray

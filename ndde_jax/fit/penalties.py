@@ -21,7 +21,7 @@ from .._checks import (
     refusal,
     shown,
 )
-from .._types import Checked, as_number, as_scalar, root
+from .._types import Checked, Settings, as_scalar, number, root, setting
 from ..models._networks import Layer
 from ._gates import (
     RULES,
@@ -44,7 +44,7 @@ PerNetwork: TypeAlias = Float[Array, "network"]
 PerNetworkInput: TypeAlias = Float[Array, "network input"]
 
 
-class AbstractMethod(eqx.Module):
+class AbstractMethod(Settings):
     """A way to decide which inputs a drift may use.
 
     A method owns the parameters that select inputs (its *selector*), draws gates from them, and
@@ -147,14 +147,9 @@ class AbstractPenalty(AbstractMethod):
     - `unit`: what λ multiplies, `"mean"`, `"sum"` or `"batch"`; see [`L0NDDE`][ndde_jax.L0NDDE].
     """
 
-    coefficient: Float[Array, ""] = eqx.field(
-        converter=as_number("coefficient", least=0), default=0.1
-    )
+    coefficient: Float[Array, ""] = number("coefficient", 0.1, least=0)
     path: Float[Array, "price"] = eqx.field(converter=as_path, default=())
-    unit: Checked[str] = eqx.field(static=True, default="mean")
-
-    def __check_init__(self):
-        check_choice(self.unit, "unit", UNITS)
+    unit: Checked[str] = setting("mean", check_choice, options=UNITS)
 
 
 def path_weights(layers: Layers) -> PerNetworkInput:
@@ -254,9 +249,6 @@ class NODE(AbstractMethod):
         return jnp.ones_like(selector, bool)
 
 
-CNODE_VARIANTS = ("gates", "weights", "paths")
-
-
 class CNODE(AbstractPenalty):
     """The C-NODE method: mean squared error plus (λ / F) Σ_i |gate_i|, or |path product_i|.
 
@@ -279,14 +271,11 @@ class CNODE(AbstractPenalty):
     the paper, "Baselines".
     """
 
-    variant: Checked[str] = eqx.field(static=True, default="gates")
-    threshold: Float[Array, ""] = eqx.field(converter=as_number("threshold", least=0), default=0.05)
-    logit: Float[Array, ""] | None = eqx.field(
-        converter=as_number("logit", optional=True), default=None
-    )
+    variant: Checked[str] = setting("gates", check_choice, options=("gates", "weights", "paths"))
+    threshold: Float[Array, ""] = number("threshold", 0.05, least=0)
+    logit: Float[Array, ""] | None = number("logit", None)
 
     def __check_init__(self):
-        check_choice(self.variant, "variant", CNODE_VARIANTS)
         if self.variant != "gates" and self.logit is not None:
             raise ValueError(f"variant={self.variant!r} has no gates, so logit must be left out.")
 
@@ -365,11 +354,8 @@ class AGL(AbstractPenalty):
     *The adaptive lasso* (2006).
     """
 
-    gamma: Float[Array, ""] = eqx.field(converter=as_number("gamma", least=0), default=1.0)
-    reset: Checked[bool] = eqx.field(static=True, default=False)
-
-    def __check_init__(self):
-        check_flag(self.reset, "reset")
+    gamma: Float[Array, ""] = number("gamma", 1.0, least=0)
+    reset: Checked[bool] = setting(False, check_flag)
 
     @classmethod
     def paper(cls, coefficient=5.0) -> "AGL":
@@ -413,16 +399,10 @@ class AGL(AbstractPenalty):
 class AbstractGated(AbstractPenalty):
     """A method of hard-concrete gates, clamped after every step; what is drawn and paid differs."""
 
-    log_alpha: Float[Array, ""] = eqx.field(converter=as_number("log_alpha"), default=2.0)
-    max_log_alpha: Float[Array, ""] = eqx.field(
-        converter=as_number("max_log_alpha", above=0), default=4.0
-    )
-    rule: Checked[str] = eqx.field(static=True, default="open_probability")
-    gate: Checked[HardConcrete] = eqx.field(default_factory=HardConcrete)
-
-    def __check_init__(self):
-        check_choice(self.rule, "rule", RULES)
-        check_gate(self.gate)
+    log_alpha: Float[Array, ""] = number("log_alpha", 2.0)
+    max_log_alpha: Float[Array, ""] = number("max_log_alpha", 4.0, above=0)
+    rule: Checked[str] = setting("open_probability", check_choice, options=RULES)
+    gate: Checked[HardConcrete] = setting(HardConcrete, check_gate)
 
     def gated(self, layers: Layers) -> Layers:
         """Return the layers whose incoming units have gates: the first, of the inputs."""
@@ -507,16 +487,11 @@ class L0NDDE(AbstractGated):
     Louizos, Welling and Kingma, *Learning sparse neural networks through L0 regularization* (2018).
     """
 
-    coefficient: Float[Array, ""] = eqx.field(
-        converter=as_number("coefficient", least=0), default=0.05
-    )
+    coefficient: Float[Array, ""] = number("coefficient", 0.05, least=0)
     path: Float[Array, "price"] = eqx.field(
         converter=as_path, default=(0.007, 0.033, 0.067, 0.17, 0.33, 0.67, 1.33)
     )
-    n_draws: Checked[int] = eqx.field(static=True, default=3)
-
-    def __check_init__(self):
-        check_whole(self.n_draws, "n_draws")
+    n_draws: Checked[int] = setting(3, check_whole)
 
     @classmethod
     def paper(cls, coefficient=0.025) -> "L0NDDE":
@@ -533,9 +508,6 @@ class L0NDDE(AbstractGated):
         """Return (λ / F) × expected number of open gates."""
         inputs = selector[0]
         return coefficient * (expected_l0(inputs, self.gate, axis=1) / inputs.shape[1])
-
-
-PATHREG_VARIANTS = ("reference", "gates")
 
 
 class PathReg(AbstractGated):
@@ -559,10 +531,7 @@ class PathReg(AbstractGated):
     Aliee et al., *Sparsity in continuous-depth neural networks* (2022).
     """
 
-    variant: Checked[str] = eqx.field(static=True, default="reference")
-
-    def __check_init__(self):
-        check_choice(self.variant, "variant", PATHREG_VARIANTS)
+    variant: Checked[str] = setting("reference", check_choice, options=("reference", "gates"))
 
     @classmethod
     def paper(cls, coefficient=1.0) -> "PathReg":

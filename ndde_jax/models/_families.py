@@ -7,7 +7,7 @@ import equinox as eqx
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from .._checks import check_flag, check_kind, check_whole
-from .._types import Checked
+from .._types import Checked, Settings, setting
 
 # Which inputs reach which target; all of them if it is None.
 Mask: TypeAlias = Float[Array, "target lag source"] | Bool[Array, "target lag source"] | None
@@ -34,7 +34,7 @@ class AbstractDrift(eqx.Module):
         """Return middle and half-width of an interval that contains all outputs."""
 
 
-class AbstractFamily(eqx.Module):
+class AbstractFamily(Settings):
     """A family of drift functions of one's own with its settings, all static.
 
     A new one implements `fit`. [`fit_drift`][ndde_jax.fit_drift] calls it, corrects the rates by
@@ -63,7 +63,7 @@ class AbstractFamily(eqx.Module):
         """
 
 
-class Networks(eqx.Module):
+class Networks(Settings):
     """The family of tanh networks: per variable the average of several trained from random starts.
 
     - `members`: networks averaged; 4. One in ten starts ends in a poor minimum, and the gain beyond
@@ -73,17 +73,13 @@ class Networks(eqx.Module):
         systems is about 1e-6.
     """
 
-    members: Checked[int] = eqx.field(static=True, default=4)
-    width: Checked[int] = eqx.field(static=True, default=8)
-    depth: Checked[int] = eqx.field(static=True, default=2)
-    steps: Checked[int] = eqx.field(static=True, default=40)
-
-    def __check_init__(self):
-        for name in ("members", "width", "depth", "steps"):
-            check_whole(getattr(self, name), name)
+    members: Checked[int] = setting(4, check_whole)
+    width: Checked[int] = setting(8, check_whole)
+    depth: Checked[int] = setting(2, check_whole)
+    steps: Checked[int] = setting(40, check_whole)
 
 
-class Polynomials(eqx.Module):
+class Polynomials(Settings):
     """The family of sparse polynomials, of degree three in up to six inputs, two in up to twelve,
     else one.
 
@@ -95,25 +91,22 @@ class Polynomials(eqx.Module):
         wrongly held is off by about its standard error, and what is rightly held is exact.
     """
 
-    simple_numbers: Checked[bool] = eqx.field(static=True, default=False)
-
-    def __check_init__(self):
-        check_flag(self.simple_numbers, "simple_numbers")
+    simple_numbers: Checked[bool] = setting(False, check_flag)
 
 
-class Best(eqx.Module):
+class Best(Settings):
     """The better of polynomials and networks for each variable, by the Bayesian information
     criterion.
 
     - `networks`, `polynomials`: the two.
     """
 
-    networks: Checked[Networks] = eqx.field(default_factory=Networks)
-    polynomials: Checked[Polynomials] = eqx.field(default_factory=Polynomials)
-
-    def __check_init__(self):
-        for name, kind in (("networks", Networks), ("polynomials", Polynomials)):
-            check_kind(getattr(self, name), kind, name, f"a {kind.__name__}")
+    networks: Checked[Networks] = setting(
+        Networks, check_kind, kind=Networks, expected="a Networks"
+    )
+    polynomials: Checked[Polynomials] = setting(
+        Polynomials, check_kind, kind=Polynomials, expected="a Polynomials"
+    )
 
 
 Family = Networks | Polynomials | Best | AbstractFamily

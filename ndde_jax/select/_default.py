@@ -14,9 +14,17 @@ from jaxtyping import Bool, PRNGKeyArray
 
 from .._axes import flat_inputs, from_flat_inputs
 from .._blas import one_blas_thread
-from .._checks import check_config, check_flag, check_key, check_windows, is_traced, refusal
+from .._checks import (
+    check_config,
+    check_flag,
+    check_key,
+    check_kind,
+    check_windows,
+    is_traced,
+    refusal,
+)
 from .._memory import make_room
-from .._types import Checked, KnownMask, RealScalarLike, concretely, to_jax
+from .._types import Checked, KnownMask, RealScalarLike, concretely, setting, to_jax
 from ..fit._newton import NetworkFit
 from ..fit._prices import EBIC, AbstractPrice, as_price
 from ..fit._refit import StrengthConfig
@@ -185,15 +193,13 @@ class Default(AbstractStrategy):
 
     averages_out_errors: ClassVar[bool] = True
     reads_sums: ClassVar[bool] = True
-    screen: Checked[Splines] = eqx.field(default_factory=Splines)
-    delays: Checked[bool] = eqx.field(static=True, default=True)
-    networks: Checked[StrengthConfig | None] = eqx.field(default_factory=StrengthConfig)
-
-    def __check_init__(self):
-        if not isinstance(self.screen, Splines):
-            raise refusal("screen", "ndde_jax.select.Splines(...)", self.screen)
-        check_config(self.networks, StrengthConfig, "networks")
-        check_flag(self.delays, "delays")
+    screen: Checked[Splines] = setting(
+        Splines, check_kind, kind=Splines, expected="ndde_jax.select.Splines(...)"
+    )
+    delays: Checked[bool] = setting(True, check_flag)
+    networks: Checked[StrengthConfig | None] = setting(
+        StrengthConfig, check_config, kind=StrengthConfig
+    )
 
     def search(self, windows, price, key) -> Recovery:
         """Return the graph by closed forms, then by networks for the targets that need them."""

@@ -31,7 +31,7 @@ from .._checks import (
     shown,
 )
 from .._memory import make_room
-from .._types import Checked, Graph, RealScalarLike, Scores, namespace_of, to_jax
+from .._types import Checked, Graph, RealScalarLike, Scores, Settings, namespace_of, setting, to_jax
 from ..fit._fit import FitConfig, FitResult, Status, fit
 from ..fit._prices import EBIC, RESOLUTION, AbstractPrice, PerInput, as_price
 from ..fit._refit import (
@@ -490,7 +490,7 @@ class Recovery(eqx.Module):
         return found if self.model is None else found.with_model(self.model)
 
 
-class AbstractStrategy(eqx.Module):
+class AbstractStrategy(Settings):
     """A way to find a graph; a value that owns its settings.
 
     A new one implements `search` and, because [`recover`][ndde_jax.recover] may be under `vmap`,
@@ -587,16 +587,13 @@ class Gates(AbstractStrategy):
         makes this a forward selection.
     """
 
-    penalty: Checked[AbstractMethod] = eqx.field(default_factory=L0NDDE)
-    config: Checked[FitConfig | None] = None
-    refit: Checked[StrengthConfig] = eqx.field(default_factory=StrengthConfig)
+    penalty: Checked[AbstractMethod] = setting(L0NDDE, check_method)
+    config: Checked[FitConfig | None] = setting(None, check_config, kind=FitConfig)
+    refit: Checked[StrengthConfig] = setting(StrengthConfig, check_config, kind=StrengthConfig)
     improve: bool = eqx.field(static=True, default=True)
     starts: Any = eqx.field(converter=_read_starts, default=None)
 
     def __check_init__(self):
-        check_method(self.penalty, "penalty")
-        check_config(self.config, FitConfig)
-        check_config(self.refit, StrengthConfig, "refit")
         if self.starts is not None and not self.improve:
             raise ValueError("starts are for gates that are improved; leave out improve=False.")
 
@@ -649,10 +646,7 @@ class Splines(AbstractStrategy):
     - `shortlist`: inputs per target that are named for networks to look at.
     """
 
-    shortlist: Checked[int] = eqx.field(static=True, default=12)
-
-    def __check_init__(self):
-        check_whole(self.shortlist, "shortlist")
+    shortlist: Checked[int] = setting(12, check_whole)
 
     @property
     def fits_networks(self) -> bool:
@@ -682,12 +676,8 @@ class Moves(AbstractStrategy):
     - `refit`: settings of first fits and refits.
     """
 
-    shortlist: Checked[int] = eqx.field(static=True, default=12)
-    refit: Checked[StrengthConfig] = eqx.field(default_factory=StrengthConfig)
-
-    def __check_init__(self):
-        check_whole(self.shortlist, "shortlist")
-        check_config(self.refit, StrengthConfig, "refit")
+    shortlist: Checked[int] = setting(12, check_whole)
+    refit: Checked[StrengthConfig] = setting(StrengthConfig, check_config, kind=StrengthConfig)
 
     def search(self, windows, price, key) -> Recovery:
         """Return the graph after moves from the choice of splines."""
@@ -705,10 +695,7 @@ class Exhaustive(AbstractStrategy):
     - `refit`: settings of the refits.
     """
 
-    refit: Checked[StrengthConfig] = eqx.field(default_factory=StrengthConfig)
-
-    def __check_init__(self):
-        check_config(self.refit, StrengthConfig, "refit")
+    refit: Checked[StrengthConfig] = setting(StrengthConfig, check_config, kind=StrengthConfig)
 
     def search(self, windows, price, key) -> Recovery:
         """Return the best of all graphs, at 2^F refits per target."""
@@ -739,14 +726,9 @@ class CoefficientPath(AbstractStrategy):
     """
 
     coefficients: Float[Array, "coefficient"] = eqx.field(converter=jnp.asarray)
-    penalty: Checked[AbstractMethod] = eqx.field(default_factory=L0NDDE)
-    config: Checked[FitConfig | None] = None
-    refit: Checked[StrengthConfig] = eqx.field(default_factory=StrengthConfig)
-
-    def __check_init__(self):
-        check_method(self.penalty, "penalty")
-        check_config(self.config, FitConfig)
-        check_config(self.refit, StrengthConfig, "refit")
+    penalty: Checked[AbstractMethod] = setting(L0NDDE, check_method)
+    config: Checked[FitConfig | None] = setting(None, check_config, kind=FitConfig)
+    refit: Checked[StrengthConfig] = setting(StrengthConfig, check_config, kind=StrengthConfig)
 
     def search(self, windows, price, key) -> Recovery:
         """Return the refitted graph of the selected coefficient, after a fit of all."""
