@@ -38,8 +38,7 @@ from .._store import Kept, fingerprint
 from .._types import Checked, Graph, Scaling, Scores, Settings, number, setting
 from ..models._model import AbstractDelayModel, NeuralDDE, check_model, check_model_matches
 from ..models._networks import Layer, MaskedDrift, apply_layers, init_layers, squared_input_gradient
-from ..windows._flat import FlatData
-from ..windows._windows import Windows, pad_windows
+from ..windows._windows import FlatData, Windows, pad_windows
 from ._newton import fit_network
 from .penalties import AbstractMethod, check_method, group_shrink, scale_inputs
 

@@ -44,8 +44,7 @@ from ..models._polynomials import (
     natural_origin,
     physical_units,
 )
-from ..windows._flat import FlatData
-from ..windows._windows import Windows
+from ..windows._windows import FlatData, Windows
 from ._newton import NetworkFit, fit_network, select_inputs
 from ._refit import StrengthConfig, checked_graph, checked_refit, input_slots, spread_network
 

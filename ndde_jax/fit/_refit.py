@@ -26,8 +26,7 @@ from .._memory import make_room
 from .._types import Checked, Graph, Settings, setting
 from ..models._model import NeuralDDE
 from ..models._networks import Layer, MaskedDrift, init_layers
-from ..windows._flat import FlatData
-from ..windows._windows import Windows
+from ..windows._windows import FlatData, Windows
 from ._newton import NetworkFit, fit_network, predict, select_inputs
 from ._prices import AbstractPrice
 

@@ -26,8 +26,7 @@ from ..select._measured import Measured
 from ..select._midpoint import midpoint_windows
 from ..select._screened import Screened
 from ..select._worth import student_quantile
-from ..windows._flat import KnownData
-from ..windows._windows import Windows
+from ..windows._windows import KnownData, Windows
 
 # Candidates to either side that a lag is compared with.
 NEAR = 3

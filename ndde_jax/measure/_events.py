@@ -13,9 +13,8 @@ from jaxtyping import Bool, Float, PRNGKeyArray
 from .._types import KnownGraph
 from ..samples._samples import Samples
 from ..select._splines import spline_graph
-from ..windows._flat import KnownData
 from ..windows._prior import PriorKnowledge
-from ..windows._windows import Windows, lagged_windows
+from ..windows._windows import KnownData, Windows, lagged_windows
 from ._delays import Delays, candidate_lags
 from ._precedence import Ranking, TravelTime, events_alone, likeness, rank_sources, travel_time
 from ._relevance import linear_gains

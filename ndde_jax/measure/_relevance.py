@@ -17,8 +17,7 @@ from ..regression._terms import FLOOR
 from ..samples._samples import Samples
 from ..select._screened import Screened
 from ..select._splines import SHORTLIST, SplineGraph, graph_of_terms
-from ..windows._flat import KnownData
-from ..windows._windows import Windows
+from ..windows._windows import KnownData, Windows
 from ._precedence import rank_sources
 
 # Weight of precedence from which on a report speaks of it.

@@ -30,8 +30,7 @@ from ..fit._refit import (
 )
 from ..select._default import recover, refitting_strategy
 from ..select._measured import SignalStrengths
-from ..windows._flat import FlatData
-from ..windows._windows import Windows
+from ..windows._windows import FlatData, Windows
 
 
 def signal_strengths(

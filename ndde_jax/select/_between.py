@@ -23,8 +23,7 @@ from ..regression._design import (
 from ..regression._search import PROGRESS
 from ..regression._terms import Terms, best_fit, describe, find_terms, fit_terms
 from ..samples._samples import Samples
-from ..windows._flat import KnownData
-from ..windows._windows import Windows
+from ..windows._windows import KnownData, Windows
 from ._splines import SHORTLIST
 from ._target_fit import Coefficients, TargetFit
 from ._worth import student_quantile

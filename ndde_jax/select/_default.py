@@ -31,8 +31,7 @@ from ..fit._refit import StrengthConfig
 from ..regression._readings import Readings
 from ..regression._search import columns_price, log_choices
 from ..regression._terms import FLOOR
-from ..windows._flat import KnownData
-from ..windows._windows import Windows
+from ..windows._windows import KnownData, Windows
 from ._between import Refined
 from ._judge import Judged, fit_on, judge
 from ._measured import Described, Measured, drift_on, measure_targets, networks_of

@@ -224,7 +224,7 @@ def judge(
 
     **Arguments:**
 
-    - `data`: [`KnownData`][ndde_jax.windows._flat.KnownData].
+    - `data`: [`KnownData`][ndde_jax.windows._windows.KnownData].
     - `asked`: for which targets; by default all. Of others the entry is None.
     - `needed`: function from a target and a first network on its choice to whether networks are to
         go on; by default always. Where not, the entry is None.

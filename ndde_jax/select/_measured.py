@@ -31,9 +31,8 @@ from ..models._model import AbstractDelayModel, NeuralDDE
 from ..models._networks import MaskedDrift
 from ..models._splines import SplineDrift, pairs_of
 from ..regression._design import WIDTH
-from ..windows._flat import KnownData
 from ..windows._prior import PriorKnowledge
-from ..windows._windows import Windows
+from ..windows._windows import KnownData, Windows
 from ._between import Refined
 from ._judge import Judged
 from ._screened import Screened

@@ -13,9 +13,8 @@ from ..regression._design import MANY_QUANTILES, Design, Rate, design_of, knots_
 from ..regression._readings import Readings
 from ..regression._summed import Summed
 from ..regression._terms import Terms
-from ..windows._flat import KnownData
 from ..windows._stencils import SMOOTH_SHARE
-from ..windows._windows import Windows
+from ..windows._windows import KnownData, Windows
 from ._between import Record, Refiner
 from ._splines import (
     EXACT,

@@ -42,9 +42,8 @@ from ..regression._terms import (
     find_traced,
     fit_terms,
 )
-from ..windows._flat import FlatData, FlatPartial, KnownData
 from ..windows._stencils import SMOOTH_SHARE
-from ..windows._windows import Windows
+from ..windows._windows import FlatData, FlatPartial, KnownData, Windows
 from ._worth import Worth, worth_of
 
 # Inputs per target that are named for a closer look.

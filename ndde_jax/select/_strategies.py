@@ -47,8 +47,7 @@ from ..fit._refit import (
 )
 from ..fit.penalties import L0NDDE, NODE, AbstractMethod, check_method
 from ..models._model import AbstractDelayModel
-from ..windows._flat import FlatData, KnownData
-from ..windows._windows import Windows
+from ..windows._windows import FlatData, KnownData, Windows
 from ._judge import MoveProblem, judge
 from ._measured import Measured, measure_graph
 from ._screened import Screened

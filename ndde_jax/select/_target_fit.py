@@ -11,7 +11,7 @@ from jaxtyping import Float, Int
 from .._types import KnownMask, divisor
 from ..regression._design import Design, Rate, spline_terms
 from ..regression._terms import Fit, Terms, best_fit, find_terms, fit_terms, outside_gains
-from ..windows._flat import KnownData
+from ..windows._windows import KnownData
 from ._worth import Worth, worth_of
 
 # Blocks that are left out in turn.

@@ -22,8 +22,7 @@ from ..regression._design import knots_of, spline_terms
 from ..regression._summed import Summed, Sums, summed_design, sums_of
 from ..regression._terms import best_fit
 from ..samples._chunks import Chunks, as_block
-from ..windows._flat import KnownData
-from ..windows._windows import Windows, row_range
+from ..windows._windows import KnownData, Windows, row_range
 from ._between import NEAREST, REACH, Delayed, Record, Refined, Refiner, newton_step, standardised
 from ._measured import fit_screened
 from ._midpoint import steps_between

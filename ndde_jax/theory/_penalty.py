@@ -29,8 +29,7 @@ from ..fit._refit import StrengthConfig, checked_graph, checked_refit
 from ..measure._strength import rises_without
 from ..select._default import recover, refitting_strategy
 from ..select._strategies import MOST_INPUTS, exact_graph
-from ..windows._flat import FlatData
-from ..windows._windows import Windows
+from ..windows._windows import FlatData, Windows
 from ._dissipativity import Batch, Number
 
 

@@ -27,8 +27,7 @@ from ..select._between import NEAREST, Record, fewest_windows
 from ..select._measured import fit_splines
 from ..select._midpoint import halfway, read_steps
 from ..simulate._solve import solve_sdde
-from ..windows._flat import KnownData
-from ..windows._windows import lagged_windows
+from ..windows._windows import KnownData, lagged_windows
 from ._arguments import edges_of_inputs
 from ._ensemble import Basis, Ensemble, center_drift, histories_of, make_basis, rates_of
 from ._one_step import Quadrature, lead, samples_of

@@ -12,7 +12,7 @@ import pytest
 import ndde_jax as ndde
 from ndde_jax.check._graph_rules import evidence_of_windows
 from ndde_jax.select._strategies import recovery
-from ndde_jax.windows._flat import FlatData
+from ndde_jax.windows._windows import FlatData
 from tests.helpers import QUICK, TRUTH, windows
 
 FIT = ndde.FitConfig(max_steps=400, newton_steps=10, batch_size=64, width=4, learning_rate=5e-3)

@@ -23,7 +23,7 @@ from ndde_jax.select._whole import (
     sums_of_record,
     sums_over,
 )
-from ndde_jax.windows._flat import KnownData
+from ndde_jax.windows._windows import KnownData
 
 KEY, FAST = jax.random.key(0), ndde.Recipe.fast()
 DT, LAGS = 0.5, (0, 1, 3)

@@ -10,7 +10,7 @@ import ndde_jax as ndde
 from ndde_jax.measure import _relevance
 from ndde_jax.measure._relevance import _shares, linear_gains, rank, relevance
 from ndde_jax.select._screened import Screened
-from ndde_jax.windows._flat import KnownData
+from ndde_jax.windows._windows import KnownData
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,7 @@ from scipy.signal import lfilter
 import ndde_jax as ndde
 from ndde_jax.samples._noise import measurement_error, measurement_errors
 from ndde_jax.select._screened import Screened
-from ndde_jax.windows._flat import KnownData
+from ndde_jax.windows._windows import KnownData
 
 DT, LAGS = 0.1, (0, 5, 10, 15)
 

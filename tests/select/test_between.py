@@ -21,7 +21,7 @@ from ndde_jax.select._between import (
     settle,
     with_a_reader_each,
 )
-from ndde_jax.windows._flat import KnownData
+from ndde_jax.windows._windows import KnownData
 
 DT, LAGS, NAMES, PARTS = 0.1, (0, 10, 20, 30), ("driver", "follower"), 10
 SLOPE = 1.5
