@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from ..models._confine import RestoredDDE, confine
-from ..theory._penalty import penalty_window, recovery_margin
+from ..theory._recovery import penalty_window, recovery_margin
 from ._conditioning import condition_number, covariance_of, radial_drift
 from ._finding import ASSUMED, ESTIMATED, LINE, MEASURED, RULES, Hit, Rule, rules_about
 from ._graph_rules import FINITE, PENALISED, PROCESS, SUPPORT, GraphEvidence

@@ -10,20 +10,18 @@ from ._dissipativity import (
     moments as moments,
     segment_moments as segment_moments,
 )
-from ._finite_sample import (
+from ._recovery import (
     FiniteSampleBound as FiniteSampleBound,
+    PaperStrengths as PaperStrengths,
     drift_modulus as drift_modulus,
     finite_sample_bound as finite_sample_bound,
     finite_sample_terms as finite_sample_terms,
     mixing_bound as mixing_bound,
-    truncation_radius as truncation_radius,
-)
-from ._penalty import (
-    PaperStrengths as PaperStrengths,
     occupation_bound as occupation_bound,
     paper_strengths as paper_strengths,
     penalty_window as penalty_window,
     recovery_margin as recovery_margin,
+    truncation_radius as truncation_radius,
 )
 from ._transfer import (
     TransferCurve as TransferCurve,

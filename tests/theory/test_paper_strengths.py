@@ -8,7 +8,7 @@ import pytest
 
 import ndde_jax as ndde
 from ndde_jax import theory
-from ndde_jax.theory._penalty import complement_strengths
+from ndde_jax.theory._recovery import complement_strengths
 
 QUICK = ndde.fitting.StrengthConfig(restarts=2, steps=30, folds=2, fold_steps=2, width=4, depth=1)
 # Weights of three inputs, the third of which nearly repeats the first.
