@@ -4,9 +4,8 @@ See [`solve_sdde`][ndde_jax.solve_sdde] and [`lyapunov_spectrum`][ndde_jax.lyapu
 """
 
 from ._advance import Path as Path, PathStatus as PathStatus
-from ._density import log_density as log_density
 from ._diffeqsolve import DelaySolver as DelaySolver, DelayTerm as DelayTerm
 from ._kinks import kinks as kinks
 from ._lyapunov import LyapunovSpectrum as LyapunovSpectrum
 from ._noise import GridBrownianPath as GridBrownianPath
-from ._solve import rollout as rollout
+from ._solve import log_density as log_density, rollout as rollout
