@@ -15,10 +15,10 @@ from jaxtyping import Array, Bool, Float, PRNGKeyArray, PyTree
 from .._checks import (
     check_choice,
     check_flag,
+    check_kind,
     check_real_array,
     check_whole,
     is_traced,
-    refusal,
     shown,
 )
 from .._types import Checked, Settings, as_scalar, number, root, setting
@@ -196,10 +196,8 @@ def stop(tree: PyTree[Array]) -> PyTree[Array]:
 
 def check_method(method: Any, name: str = "method") -> None:
     """Raise an error unless the argument is an instance of a method."""
-    if not isinstance(method, AbstractMethod):
-        raise refusal(
-            name, "a method such as ndde_jax.L0NDDE()", method, "Mind the parentheses: L0NDDE()."
-        )
+    expected, remedy = "a method such as ndde_jax.L0NDDE()", "Mind the parentheses: L0NDDE()."
+    check_kind(method, AbstractMethod, name, expected, remedy)
 
 
 class NODE(AbstractMethod):

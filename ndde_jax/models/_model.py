@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, ArrayLike, Bool, Float
 
-from .._checks import check_real_array, refusal
+from .._checks import check_kind, check_real_array
 from .._memory import padded_length
 from .._types import Checked, Scaling, concretely, to_jax
 from ._families import AbstractDrift
@@ -161,11 +161,9 @@ def _all_rates(model, histories):
 
 def check_model(model: Any) -> None:
     """Raise an error unless the argument is a learned system."""
-    if not isinstance(model, AbstractDelayModel):
-        raise refusal(
-            "model", "a fitted model, NeuralDDE or RestoredDDE", model,
-            "The fit of a discovery is found.model, of fit() result.model.",
-        )  # fmt: skip
+    expected = "a fitted model, NeuralDDE or RestoredDDE"
+    remedy = "The fit of a discovery is found.model, of fit() result.model."
+    check_kind(model, AbstractDelayModel, "model", expected, remedy)
 
 
 def check_model_matches(windows: Any, model: Any) -> None:

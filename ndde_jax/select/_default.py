@@ -21,7 +21,6 @@ from .._checks import (
     check_kind,
     check_windows,
     is_traced,
-    refusal,
 )
 from .._memory import make_room
 from .._types import Checked, KnownMask, RealScalarLike, concretely, setting, to_jax
@@ -132,9 +131,8 @@ def as_strategy(strategy: Any, otherwise: AbstractStrategy | None = None) -> Abs
     """
     if strategy is None:
         return otherwise or Default()
-    if not isinstance(strategy, AbstractStrategy):
-        expected = "a strategy such as ndde_jax.select.Moves()"
-        raise refusal("strategy", expected, strategy, "Mind the parentheses: Moves().")
+    expected = "a strategy such as ndde_jax.select.Moves()"
+    check_kind(strategy, AbstractStrategy, "strategy", expected, "Mind the parentheses: Moves().")
     return strategy
 
 
