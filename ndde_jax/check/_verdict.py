@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Float
 
 from .._blas import one_blas_thread
-from .._spoken import wrapped
+from .._spoken import amount, wrapped
 from ._finding import (
     GRAPH,
     NOTE,
@@ -138,11 +138,10 @@ def _what(e: GraphEvidence) -> str:
     if not kept:
         return "No candidate input explains any rate of change."
     if not links:
-        inputs = "1 input" if kept == 1 else f"{kept} inputs"
+        inputs = amount(float(kept), "input", 9)
         return f"{inputs} kept; every variable is explained by itself alone."
-    told = len(e.links_told(links))
-    count = "1 link" if told == 1 else f"{told} links"
-    return f"{count} between variables: {e.links_listed(links)}."
+    told = amount(float(len(e.links_told(links))), "link", 9)
+    return f"{told} between variables: {e.links_listed(links)}."
 
 
 def _sure(e: GraphEvidence) -> str:
