@@ -36,10 +36,13 @@ from ._checks import check_number, is_traced
 
 Graph: TypeAlias = Bool[Array, "source target lag"]
 Scores: TypeAlias = Float[Array, "source target lag"]
-# In NumPy, of values that are known while others are traced: graphs, scores, inputs of a target.
+# In NumPy, of values that are known while others are traced: graphs, scores, inputs of a target;
+# pairs of variables, and a number for each.
 KnownGraph: TypeAlias = Bool[np.ndarray, "source target lag"]
 KnownScores: TypeAlias = Float[np.ndarray, "source target lag"]
 KnownMask: TypeAlias = Bool[np.ndarray, " input"]
+Pairs: TypeAlias = Bool[np.ndarray, "source target"]
+Square: TypeAlias = Float[np.ndarray, "source target"]
 
 # An argument that a function checks by hand, so that a mistake gets a sentence that says what to
 # do; a type checker in front, as in the tests, would hide it.

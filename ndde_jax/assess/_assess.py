@@ -16,7 +16,7 @@ from jaxtyping import Bool, Float
 
 from .._blas import one_blas_thread
 from .._checks import check_concrete, check_windows
-from .._types import Checked, KnownGraph, KnownScores
+from .._types import Checked, KnownGraph, KnownScores, Pairs, Square
 from ..fit._refit import checked_graph
 from ..models._model import AbstractDelayModel
 from ..windows._windows import Windows
@@ -45,9 +45,7 @@ NORMAL, HEAVY, SKEW = 0.37457, 79.047, 7.4129
 # ---- directions ----
 
 
-def direction_evidence(
-    left: Float[np.ndarray, "row dim"], pairs: Bool[np.ndarray, "source target"]
-) -> Float[np.ndarray, "source target"]:
+def direction_evidence(left: Float[np.ndarray, "row dim"], pairs: Pairs) -> Square:
     """Return by how many nats a relation of residuals is likelier from source to target than the
     other way round, antisymmetric; 0 for what is no pair, and near 0 where all is normal.
 
@@ -112,9 +110,7 @@ class ErrorRates:
             q[tested] = false_discovery_control(self.p[tested])
         return q
 
-    def weighed(
-        self, ranking: Float[np.ndarray, "source target"], graph: KnownGraph
-    ) -> Float[np.ndarray, "source target"]:
+    def weighed(self, ranking: Square, graph: KnownGraph) -> Square:
         """Return a ranking of sources in which another variable without a kept edge counts less:
         1 / (1 + 20 p), where p is that of all its lags together by Fisher's method, and a quarter
         of that where the target keeps no edge from any other variable, as one that nothing drives.
@@ -161,16 +157,16 @@ class Relations:
     - `later`: states later than every candidate that explain what is left of a rate, `Later`.
     """
 
-    correlation: Float[np.ndarray, "source target"]
-    at_once: Bool[np.ndarray, "source target"]
-    forward: Float[np.ndarray, "source target"]
-    confounded: Bool[np.ndarray, "source target"]
+    correlation: Square
+    at_once: Pairs
+    forward: Square
+    confounded: Pairs
     drifting: KnownGraph
     static: Bool[np.ndarray, " target"]
     derived: Bool[np.ndarray, " target"]
     rivals: Rivals
-    not_excluded: Bool[np.ndarray, "source target"]
-    partly: Bool[np.ndarray, "source target"]
+    not_excluded: Pairs
+    partly: Pairs
     unconfirmed: KnownGraph
     turning_back: Bool[np.ndarray, " target"]
     persistent: Bool[np.ndarray, " target"]
@@ -210,7 +206,7 @@ class Relations:
         later.lag[j], later.share[j] = part.later.lag[own], part.later.share[own]
         return dataclasses.replace(self, **values, later=later)
 
-    def of_links(self, linked: Bool[np.ndarray, "source target"]) -> "Relations":
+    def of_links(self, linked: Pairs) -> "Relations":
         """Return the relations where what is told of links is told of some pairs only."""
         either = linked | linked.T
         return dataclasses.replace(
@@ -230,11 +226,8 @@ class Relations:
         )
 
     def ranked(
-        self,
-        lagged: Float[np.ndarray, "source target"],
-        graph: KnownGraph,
-        risk: Float[np.ndarray, " target"],
-    ) -> Float[np.ndarray, "source target"]:
+        self, lagged: Square, graph: KnownGraph, risk: Float[np.ndarray, " target"]
+    ) -> Square:
         """Return a ranking of sources by their past and present with what pairs share at once: the
         part of the rate's variance that goes with what is new at the same time in the source alone,
         more of it for the likelier direction; what moves all variables, as a market does, would

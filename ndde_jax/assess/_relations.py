@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from .._types import KnownGraph, divisor
+from .._types import KnownGraph, Pairs, Square, divisor
 from ..regression._design import knots_of, spline_terms
 from ..regression._missing import Normal, fit_normal
 from ..regression._search import WINDOWS_PER_COLUMN
@@ -25,6 +25,7 @@ from ._score import (
     Column,
     Columns,
     Inputs,
+    PerRow,
     Rows,
     SourceLags,
     basis,
@@ -56,13 +57,11 @@ class AtOnce(NamedTuple):
     both symmetric, `[source target]`.
     """
 
-    correlation: Float[np.ndarray, "source target"]
-    related: Bool[np.ndarray, "source target"]
+    correlation: Square
+    related: Pairs
 
 
-def residuals(
-    inputs: Inputs, graph: KnownGraph, poor: float = POOR
-) -> Float[np.ndarray, "row dim"]:
+def residuals(inputs: Inputs, graph: KnownGraph, poor: float = POOR) -> PerRow:
     """Return what a regression on the inputs kept leaves of every rate: with bends and products,
     and with the fitted drift where these leave `poor` times as much as it does.
 
@@ -77,9 +76,7 @@ def residuals(
     return left
 
 
-def partial_residuals(
-    rows: Rows, graph: KnownGraph, poor: float = POOR
-) -> Float[np.ndarray, "row dim"]:
+def partial_residuals(rows: Rows, graph: KnownGraph, poor: float = POOR) -> PerRow:
     """Return [`residuals`][ndde_jax.assess._relations.residuals] of rows that miss values of some
     variables, NaN where a rate or one of its inputs is not measured.
     """
@@ -94,9 +91,7 @@ def partial_residuals(
     return left
 
 
-def at_once(
-    inputs: Inputs, graph: KnownGraph, left: Float[np.ndarray, "row dim"], undecided: bool = False
-) -> AtOnce:
+def at_once(inputs: Inputs, graph: KnownGraph, left: PerRow, undecided: bool = False) -> AtOnce:
     """Return correlations of residuals, and the pairs of which these are large, and partial ones
     given all other residuals beyond chance by standard errors that hold for changing variances.
 
@@ -164,9 +159,7 @@ def at_once(
     return AtOnce(correlation, related)
 
 
-def partial_correlations(
-    correlation: Float[np.ndarray, "source target"],
-) -> Float[np.ndarray, "source target"]:
+def partial_correlations(correlation: Square) -> Square:
     """Return correlations given all other variables; 0 of variables without any (NaN)."""
     known = np.isfinite(np.diag(correlation))
     precision = _precision(np.nan_to_num(correlation[np.ix_(known, known)]))
@@ -209,7 +202,7 @@ class _Hidden(NamedTuple):
         return every[:, [i]], both, every
 
 
-def noisy_rates(inputs: Inputs, left: Float[np.ndarray, "row dim"]) -> Bool[np.ndarray, "dim"]:
+def noisy_rates(inputs: Inputs, left: PerRow) -> Bool[np.ndarray, "dim"]:
     """Return the rates of which more than an error of the drift is left."""
 
     def mean_square(columns):
@@ -308,7 +301,7 @@ class Signs(NamedTuple):
 TURNS_BACK, TURNS_BEYOND = 0.1, 3.5
 
 
-def turning_back(rows: Rows, left: Float[np.ndarray, "row dim"]) -> Bool[np.ndarray, "dim"]:
+def turning_back(rows: Rows, left: PerRow) -> Bool[np.ndarray, "dim"]:
     """Return the variables of which what is left of a rate turns back at the next step, as errors
     of the measurement make it: by as much as the next value follows the present one, which the
     fitted drift tells; as of a variable that stays, where none is known.
@@ -324,7 +317,7 @@ def turning_back(rows: Rows, left: Float[np.ndarray, "row dim"]) -> Bool[np.ndar
     return products.sum(axis=0) < -np.maximum(TURNS_BACK * size, TURNS_BEYOND * chance)
 
 
-def _passed_on(rows: Rows) -> Float[np.ndarray, "row dim"]:
+def _passed_on(rows: Rows) -> PerRow:
     """Return by how much the next value of every variable follows its present one."""
     drift, stays = rows.drift, np.ones_like(rows.rates)
     if drift is None or 0 not in rows.lags:
@@ -342,9 +335,7 @@ def _passed_on(rows: Rows) -> Float[np.ndarray, "row dim"]:
 GOES_ON, WITHOUT_ONE = 3.09, 1.645
 
 
-def persistent(
-    inputs: Inputs, graph: KnownGraph, left: Float[np.ndarray, "row dim"]
-) -> Bool[np.ndarray, "dim"]:
+def persistent(inputs: Inputs, graph: KnownGraph, left: PerRow) -> Bool[np.ndarray, "dim"]:
     """Return the variables whose rates go on from one step to the next, where those of the record
     do, all together: at the same present level, and with the other inputs as they were kept and at
     the lags beside, a rate is larger the lower the level was a step before.
@@ -412,33 +403,30 @@ class Unseen(NamedTuple):
     """
 
     signs: Signs
-    follows: Float[np.ndarray, "source target"]
+    follows: Square
 
     @property
-    def pairs(self) -> Bool[np.ndarray, "source target"]:
+    def pairs(self) -> Pairs:
         """The pairs that an unmeasured variable drives, symmetric."""
         with np.errstate(invalid="ignore"):
             either = np.any([p < ERROR for p in self.signs], axis=0)
         return either | either.T
 
     @property
-    def not_excluded(self) -> Bool[np.ndarray, "source target"]:
+    def not_excluded(self) -> Pairs:
         """The links that may as well come from an unmeasured variable that drives both."""
         with np.errstate(invalid="ignore"):
             return self.follows < CAUSED
 
     @property
-    def partly(self) -> Bool[np.ndarray, "source target"]:
+    def partly(self) -> Pairs:
         """The links whose target follows the source by less than all of their effect."""
         with np.errstate(invalid="ignore"):
             return self.follows < 1 - FULL
 
 
 def unseen(
-    inputs: Inputs,
-    graph: KnownGraph,
-    left: Float[np.ndarray, "row dim"],
-    mistaken: Bool[np.ndarray, "dim"],
+    inputs: Inputs, graph: KnownGraph, left: PerRow, mistaken: Bool[np.ndarray, "dim"]
 ) -> Unseen:
     """Return tests of every kept link between different variables; `left` are the residuals of
     rates. Where hardly anything is left nothing is tested: it is an error of the drift. Where it is

@@ -17,6 +17,8 @@ from ..windows._windows import Windows
 
 Column = Float[np.ndarray, "row"]
 Columns = Float[np.ndarray, "row column"]
+# A number for every variable in every row.
+PerRow = Float[np.ndarray, "row dim"]
 # Candidate inputs of one target.
 SourceLags = Bool[np.ndarray, "source lag"]
 # Own samples of a source, before the one that is tested, that its past is taken to be.
@@ -35,7 +37,7 @@ class FittedDrift(NamedTuple):
     - `among`: which variables of the history the rows have.
     """
 
-    rates: Float[np.ndarray, "row dim"]
+    rates: PerRow
     rate: Callable[[Float[np.ndarray, "row lag every"], int], Column]
     history: Float[np.ndarray, "row lag every"]
     scale: Float[np.ndarray, "dim"]
@@ -115,7 +117,7 @@ class Rows(NamedTuple):
     """
 
     past: Float[np.ndarray, "row lag dim"]
-    rates: Float[np.ndarray, "row dim"]
+    rates: PerRow
     position: Int[np.ndarray, "row"]
     lags: tuple[int, ...]
     step: int
@@ -188,7 +190,7 @@ def _rows(
     windows: Windows,
     used: Bool[np.ndarray, "window"],
     history: Any,
-    rates: Float[np.ndarray, "row dim"],
+    rates: PerRow,
     model: AbstractDelayModel | Callable | None,
 ) -> Rows:
     s = windows.scaling
@@ -210,9 +212,7 @@ def _rows(
     )
 
 
-def drift_of(
-    windows: Windows, model: AbstractDelayModel | Callable
-) -> Float[np.ndarray, "row dim"]:
+def drift_of(windows: Windows, model: AbstractDelayModel | Callable) -> PerRow:
     """Return the drift of a model at all valid rows, in physical units."""
     history = _physical(windows, np.asarray(windows.valid), windows.history)
     physical = np.ones(history.shape[2])

@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from .._spoken import amount, listed, percent, time_span
-from .._types import KnownGraph, to_jax
+from .._types import KnownGraph, Pairs, to_jax
 from ..assess._assess import Relations, relations
 from ..assess._rivals import touching
 from ..assess._score import drift_of
@@ -169,13 +169,13 @@ class GraphEvidence:
         return self.graph & self.modelled[None, :, None]
 
     @property
-    def pairs(self) -> Bool[np.ndarray, "source target"]:
+    def pairs(self) -> Pairs:
         """The links between different variables, whatever the lag, into those that are modelled."""
         apart = ~np.eye(len(self.names), dtype=bool)
         return self.graph.any(axis=2) & apart & self.modelled[None]
 
     @property
-    def foretelling(self) -> Bool[np.ndarray, "source target"]:
+    def foretelling(self) -> Pairs:
         """The links between different variables, and pairs that foretell without one."""
         return self.pairs if self.passed_on is None else self.pairs | self.passed_on
 
@@ -342,7 +342,7 @@ class GraphEvidence:
         """Return edges in words, and lags that have one delay together once."""
         return list(dict.fromkeys(map(self.link, edges)))
 
-    def pairs_listed(self, pairs: Bool[np.ndarray, "source target"], sign: str) -> str:
+    def pairs_listed(self, pairs: Pairs, sign: str) -> str:
         """Return pairs for a sentence, the first few of them."""
         named = [f"{self.names[i]} {sign} {self.names[j]}" for i, j in np.argwhere(pairs)]
         return listed(named, SHOWN_LINKS)
@@ -908,12 +908,7 @@ def _directions(e: GraphEvidence) -> Int[np.ndarray, "source target"]:
 
 
 def _hit_at_once(
-    e: GraphEvidence,
-    pairs: Bool[np.ndarray, "source target"],
-    arrow: str,
-    share: float,
-    words: dict[str, str],
-    weight: str,
+    e: GraphEvidence, pairs: Pairs, arrow: str, share: float, words: dict[str, str], weight: str
 ) -> Hit:
     """Return the finding on some pairs."""
     strongest = float(np.nanmax(np.abs(e.relations.correlation[pairs])))

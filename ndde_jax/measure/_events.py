@@ -8,9 +8,9 @@ from typing import NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Bool, Float, PRNGKeyArray
+from jaxtyping import PRNGKeyArray
 
-from .._types import KnownGraph
+from .._types import KnownGraph, Pairs, Square
 from ..samples._samples import Samples
 from ..select._splines import spline_graph
 from ..windows._prior import PriorKnowledge
@@ -48,7 +48,7 @@ class Events(NamedTuple):
     """
 
     ranking: Ranking
-    next: Bool[np.ndarray, "source target"]
+    next: Pairs
     prior: PriorKnowledge
 
     @property
@@ -98,7 +98,7 @@ def read_events(samples: Samples, *, lags, prior: PriorKnowledge | None = None) 
     return Events(ranking, nearest, PriorKnowledge(allowed, required))
 
 
-def _tree(alike: Float[np.ndarray, "source target"]) -> Bool[np.ndarray, "source target"]:
+def _tree(alike: Square) -> Pairs:
     """Return the forest of the greatest sum of correlations; pairs of −inf are not joined."""
     from scipy.sparse.csgraph import minimum_spanning_tree  # takes a moment to import
 

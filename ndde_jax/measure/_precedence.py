@@ -25,7 +25,7 @@ from .._checks import (
     check_whole,
     refusal,
 )
-from .._types import Checked, divisor
+from .._types import Checked, Square, divisor
 from ..samples._gaps import bridged
 from ..samples._reading import read_samples
 from ..samples._samples import Samples
@@ -76,13 +76,13 @@ class Ranking:
     - `reason`: a sentence for a report: the deciding quantity, and the numbers it was chosen by.
     """
 
-    value: Float[np.ndarray, "source target"]
-    precedence: Float[np.ndarray, "source target"]
+    value: Square
+    precedence: Square
     trust: float
     reason: str
 
 
-def precedence(x: Any) -> Float[np.ndarray, "source target"]:
+def precedence(x: Any) -> Square:
     """Return the precedence of every pair of variables in closed form: the one that predicts the
     other first.
 
@@ -482,7 +482,7 @@ def travel_time(
     return TravelTime(delay, lower, upper, float(alike[:, 0].max()), at_end)
 
 
-def likeness(samples: Samples, largest: int) -> Float[np.ndarray, "source target"]:
+def likeness(samples: Samples, largest: int) -> Square:
     """Return the likeness, as in [`travel_time`][ndde_jax.measure.travel_time], at the best shift
     of up to `largest` samples, of all pairs, by Fourier transforms: missing values and those past
     an end count as the median.

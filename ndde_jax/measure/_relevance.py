@@ -12,7 +12,7 @@ import jax
 import numpy as np
 from jaxtyping import Float
 
-from .._types import divisor, to_jax
+from .._types import Square, divisor, to_jax
 from ..regression._terms import FLOOR
 from ..samples._samples import Samples
 from ..select._screened import Screened
@@ -29,8 +29,6 @@ NOTICEABLE = 0.1
 STEEPNESS = 16.0
 # Condition up to which the inverse of a factor tells what a source explains to six digits.
 DEFINITE = 1e9
-
-Square = Float[np.ndarray, "source target"]
 
 
 def rank(samples: Samples, screened: Screened, source_value) -> tuple[Square, tuple[str, ...]]:

@@ -18,9 +18,9 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 
-from .._types import divisor, to_jax
+from .._types import Pairs, divisor, to_jax
 from ._system import System, _as_leaf, _suggest, make
 
 # Delay systems of dysts, which are written out in this package.
@@ -192,7 +192,7 @@ def make_dysts(name: str, **options) -> System:
 
 
 @functools.cache
-def _graph(name: str, frozen: str) -> Bool[np.ndarray, "source target"]:
+def _graph(name: str, frozen: str) -> Pairs:
     """Return the graph of a system: derivatives that differ from zero somewhere on the
     attractor.
     """

@@ -2,9 +2,8 @@
 
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float
 
-from .._types import RealScalarLike
+from .._types import RealScalarLike, Square
 from ._system import System, make, register, register_factory
 
 
@@ -145,9 +144,7 @@ def _mackey_glass_network(t, x, lagged, *, beta, gamma, n, weights):
     return beta * (share * own + arriving @ weights) - gamma * x
 
 
-def _network(
-    weights: Float[np.ndarray, "source target"], tau: RealScalarLike, delay: RealScalarLike
-) -> System:
+def _network(weights: Square, tau: RealScalarLike, delay: RealScalarLike) -> System:
     """Return Mackey-Glass units joined by `weights`."""
     size = len(weights)
     # Equal units under a common driver would end up in the same state.
