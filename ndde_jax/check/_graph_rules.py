@@ -370,7 +370,6 @@ def evidence_of_windows(
     strengths: SignalStrengths,
     coefficient: Any,
     names: tuple[str, ...],
-    alone: np.ndarray | None = None,
 ) -> GraphEvidence:
     """Return what rules read where nothing is known but windows, strengths and a drift."""
     graph = np.asarray(strengths.kept(coefficient))
@@ -391,7 +390,6 @@ def evidence_of_windows(
         flow=windows.scheme != "euler",
         events=False,
         relations=relations(windows, graph, model),
-        alone=alone,
     )
 
 

@@ -159,7 +159,8 @@ def test_the_window_is_that_of_the_strengths_against_all_inputs(least):
     alone[1, 0, 1] = least
     lines = []
     for known in (None, alone):
-        found = evidence_of_windows(w, model, strengths, None, ("wind", "sea"), known)
+        found = evidence_of_windows(w, model, strengths, None, ("wind", "sea"))
+        found = dataclasses.replace(found, alone=known)
         rules = ("penalty window", "smallest strength against all inputs")
         told = [finding for name in rules for finding in ndde.check.RULES[name].findings(found)]
         lines.append({finding.name: finding for finding in told})
