@@ -261,7 +261,7 @@ def _assignment(text: str) -> tuple[str, float]:
 # What argparse is told of an option: its names, and the rest.
 Option = tuple[str, dict[str, Any]]
 FLAG = dict(action="store_true")
-REPEATED = dict(action="append", default=[])
+REPEATED, LISTED = dict(action="append", default=[]), dict(action="extend", default=[])
 EDGE, POSITIVE = _argument(parse_edge), _argument(_positive, "a positive number")
 ASSIGNMENT = _argument(_assignment)
 
@@ -288,23 +288,24 @@ OF_DISCOVER: list[Option] = [
         "more (%(default)s); results list both")),
     ("--out", dict(default="result", metavar="DIR", help=
         "directory for the results (%(default)s)")),
-    ("--columns", dict(type=_names, metavar="A,B", help="variables to use (default: all)")),
+    ("--columns", dict(LISTED, type=_names, metavar="A,B", help=
+        "variables to use (default: all)")),
     ("--time-column", dict(metavar="NAME", help="column of time stamps (default: recognised)")),
     ("--key", dict(REPEATED, metavar="NAME", help=
         "array of an NPZ file, variable of a NetCDF file, sheet of a workbook. May be repeated: "
         "several recordings")),
     ("--trial", dict(metavar="NAME", help="column that tells several recordings apart")),
     ("--offsets", dict(FLAG, help="every recording has a mean of its own")),
-    ("--log", dict(REPEATED, type=_names, metavar="COLUMN", help=
+    ("--log", dict(LISTED, type=_names, metavar="COLUMN", help=
         "read a variable as its logarithm; all: every one. May be repeated")),
-    ("--ranks", dict(REPEATED, type=_names, metavar="COLUMN", help=
+    ("--ranks", dict(LISTED, type=_names, metavar="COLUMN", help=
         "read a variable as normal scores of its ranks; all: every one. May be repeated")),
     ("--impute", dict(type=_whole(0, 100), default=0, metavar="N", help=
         "estimate missing values by the model and search again, N times (%(default)s)")),
     ("--only", dict(REPEATED, type=_argument(parse_only), metavar="COLUMN=VALUE,...", help=
         "explain rates only where a column has one of these values; the past is read from "
         "everywhere. May be repeated")),
-    ("--months", dict(type=_argument(parse_months), default=(), metavar="M,...", help=
+    ("--months", dict(LISTED, type=_argument(parse_months), metavar="M,...", help=
         "explain rates only in these months of a time column with dates: 12,1,2")),
     ("--separator", dict(metavar="C", help=
         "character between cells of a text file (default: found)")),
@@ -319,7 +320,7 @@ OF_DISCOVER: list[Option] = [
         "what 03/04/2001 means (default: by the column)")),
     ("--time-zone", dict(metavar="ZONE", help=
         "zone of a clock that daylight saving shifts, such as Europe/Berlin (default: found)")),
-    ("--variables", dict(type=_names, default=(), metavar="A,B", help=
+    ("--variables", dict(LISTED, type=_names, metavar="A,B", help=
         "dimensions of a NetCDF or Zarr file whose cells are variables")),
     ("--scheme", dict(choices=("euler", "central", "central4", "midpoint"), help=
         "difference scheme for the rate of change (default: chosen from the data)")),
@@ -333,7 +334,7 @@ OF_DISCOVER: list[Option] = [
         "A does not drive B, at any lag; A>B@3: not at lag 3. May be repeated")),
     ("--require", dict(REPEATED, type=EDGE, metavar="A>B@LAG", help=
         "A drives B at this lag. May be repeated")),
-    ("--exogenous --inputs", dict(type=_names, default=[], metavar="A,B", help=
+    ("--exogenous --inputs", dict(LISTED, type=_names, metavar="A,B", help=
         "known inputs: variables that drive but are not driven")),
     ("--no-self-edges", dict(FLAG, help="no variable drives itself")),
     ("--check", dict(FLAG, help=
@@ -549,8 +550,8 @@ def _intervene(arguments: argparse.Namespace) -> None:
         raise ValueError("Give something to change: --set, --shift or --cut.")
     found = ndde_jax.Discovery.load(arguments.discovery)
     made = found.intervene(
-        dict(arguments.set) or None,
-        shift=dict(arguments.shift) or None,
+        _by_variable("--set", arguments.set),
+        shift=_by_variable("--shift", arguments.shift),
         cut=arguments.cut or None,
         horizon=arguments.horizon,
         start=arguments.start,
@@ -559,6 +560,14 @@ def _intervene(arguments: argparse.Namespace) -> None:
         key=jax.random.key(arguments.seed),
     )
     _finish_future(arguments, made, "intervention")
+
+
+def _by_variable(option: str, given: list[tuple[str, float]]) -> dict[str, float] | None:
+    """Return the number given for each variable; raise an error for two of one."""
+    names = [name for name, _ in given]
+    if twice := [name for name in names if names.count(name) > 1]:
+        raise ValueError(f"{option} gives {twice[0]} two values; give one of them.")
+    return dict(given) or None
 
 
 def _finish_future(arguments: argparse.Namespace, made: Any, name: str) -> None:
@@ -674,7 +683,7 @@ def _transforms(arguments: argparse.Namespace, names: tuple[str, ...]) -> dict[s
     """Return the variables of --log and --ranks, and how each is read."""
     found: dict[str, str] = {}
     for kind in ("log", "ranks"):
-        asked = [name for part in getattr(arguments, kind) for name in part]
+        asked = getattr(arguments, kind)
         for name in names if "all" in asked and "all" not in names else asked:
             if name not in names:
                 raise ValueError(

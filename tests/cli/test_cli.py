@@ -163,6 +163,14 @@ def test_what_is_known_reaches_discover(table, tmp_path, calls):
     np.testing.assert_array_equal(options["prior"].allowed[..., 0], ~np.eye(2, dtype=bool))
 
 
+def test_an_option_that_lists_names_adds_to_what_was_listed(table, tmp_path, calls):
+    options = ("--out", tmp_path, "--no-plot", "--quiet", "--columns", "b", "--columns", "a")
+    assert run("discover", table, *options, "--inputs", "b", "--exogenous", "a") == 0
+    ((_, options),) = calls
+    assert options["names"] == ("b", "a")
+    np.testing.assert_array_equal(options["prior"].allowed[..., 0], np.eye(2, dtype=bool))
+
+
 @pytest.mark.parametrize("text", ["a", "a>", ">b", "a>b@", "a>b@x", "a>b@-1"])
 def test_bad_edges_leave_with_code_2(text, table, tmp_path, capsys):
     with pytest.raises(SystemExit) as error:

@@ -95,6 +95,8 @@ def test_an_intervention_is_written(saved, tmp_path, capsys):
         (["intervene", "{}"], "--set, --shift or --cut"),
         (["intervene", "{}", "--set", "moon=1"], "one of sun, heat, ice"),
         (["intervene", "{}", "--cut", "ice>sun"], "ice -> sun is no edge"),
+        (["intervene", "{}", "--set", "sun=1", "--set", "sun=2"], "--set gives sun two values"),
+        (["intervene", "{}", "--shift", "sun=1", "--shift", "sun=1"], "--shift gives sun two"),
     ],
 )
 def test_what_cannot_be_done_is_said_in_a_line(saved, arguments, message, capsys, tmp_path):
