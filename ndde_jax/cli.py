@@ -15,7 +15,7 @@ import traceback
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import jax
 import numpy as np
@@ -384,14 +384,22 @@ def _saved(out: str | None) -> list[Option]:
     ]
 
 
+class _Parser(argparse.ArgumentParser):
+    """A parser whose errors are one line, as all others are, and not below a list of options."""
+
+    def error(self, message: str) -> NoReturn:
+        options = f"{self.prog} --help lists the options."
+        self.exit(2, f"ndde-jax: error: {message.rstrip('.')}. {options}\n")
+
+
 @functools.cache
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog="ndde-jax", description="Recover which variables drive which, at which delay."
     )
     _add(parser, OF_THE_PROGRAM)
     # These may stand behind a command, too.
-    everywhere = argparse.ArgumentParser(add_help=False, argument_default=argparse.SUPPRESS)
+    everywhere = _Parser(add_help=False, argument_default=argparse.SUPPRESS)
     for name in ("--debug", "--no-cache"):
         everywhere.add_argument(name, action="store_true", help=argparse.SUPPRESS)
     # fmt: off

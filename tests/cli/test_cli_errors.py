@@ -118,6 +118,8 @@ def test_bad_lags_leave_with_code_2(text, capsys):
     assert exit.value.code == 2
     error = capsys.readouterr().err
     assert "START:STOP" in error and f"got {text!r}" in error
+    assert error.startswith("ndde-jax: error: argument --lags") and error.count("\n") == 1
+    assert error.endswith("ndde-jax discover --help lists the options.\n")
 
 
 def test_help_names_the_decimal_marks(capsys):
