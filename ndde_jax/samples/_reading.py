@@ -194,7 +194,7 @@ def read_labelled(x: Any, *, time: bool = True) -> Labelled:
 
 def _reader(x: Any) -> Callable[[Any, bool], list["Labelled"]] | None:
     """Return what reads a container; None if it carries no labels."""
-    if isinstance(x, os.PathLike) or (isinstance(x, str) and os.path.isfile(x)):
+    if isinstance(x, os.PathLike) or (isinstance(x, str) and os.path.exists(x)):
         return _from_file
     module = type(x).__module__.partition(".")[0]
     if module in ("pandas", "xarray"):

@@ -14,6 +14,7 @@ import pytest
 
 import ndde_jax as ndde
 from ndde_jax import _output, _store
+from ndde_jax.samples._reading import read_labelled
 from ndde_jax.samples._tables import read_table
 from tests.bad_files import npz, packed
 from tests.use import small
@@ -211,6 +212,7 @@ def test_zarr_is_read_and_its_announced_size_checked(tmp_path):
     data = xarray.DataArray(X, dims=("time", "place"), coords={"time": time, "place": ["p", "q"]})
     data.to_dataset(name="u").to_zarr(tmp_path / "x.zarr", consolidated=False, zarr_format=2)
     found = read_table(tmp_path / "x.zarr")
+    np.testing.assert_array_equal(read_labelled(str(tmp_path / "x.zarr")).values, found.values)
     np.testing.assert_array_equal(found.values, X)
     assert found.names == ("p", "q") and found.stamps is not None
     # Of chunks that are not there all values are the fill value, however many there are.
