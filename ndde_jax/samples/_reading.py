@@ -19,7 +19,7 @@ from ._cells import clean_name, listed_names
 from ._clock import sampling
 from ._dates import settled, typed_stamps
 from ._examples import Example
-from ._formats import CLOCKS
+from ._formats import CLOCKS, TRIAL_NAMES
 from ._samples import Samples, as_given, read_mask
 from ._tables import Table, read_table, rows_of
 from ._trajectories import Trajectories, read_trajectories, recordings_of, vectors
@@ -172,7 +172,8 @@ def read_labelled(x: Any, *, time: bool = True) -> Labelled:
     A pandas Series or DataFrame gives its column names and, from an index of dates, durations or
     numbers that is not a mere row count, its time axis; an index of two levels, such as site and
     day, several recordings. Frames in a list are matched by the names of their columns. An xarray
-    DataArray or Dataset must have one dimension for time and at most one for variables.
+    DataArray or Dataset must have one dimension for time and at most one for variables; one called
+    member, series, trial or the like tells recordings apart, as in files.
     Without `time` the time axis is not looked at: it may be anything.
     """
     if isinstance(x, Samples):
@@ -320,18 +321,24 @@ def _from_xarray(x: Any, time: bool) -> list[Labelled]:
 
     x = x.to_dataarray("variable") if isinstance(x, xr.Dataset) else x
     x = x.squeeze() if x.ndim > 2 else x
-    if x.ndim not in (1, 2):
-        cells = f"x.stack(cell={tuple(map(str, x.dims[1:]))})"
-        raise ValueError(
-            "x: an xarray object must have one dimension for time and at most one for variables; "
-            f"got {x.dims}. Average over others, or make one of those that are variables: {cells}."
-        )
-    if x.dtype.kind not in "fiub":
-        raise ValueError(f"x: an xarray object must hold real numbers; got dtype {x.dtype}.")
     named = [d for d in x.dims if str(d).lower() in ("time", "t", "date")]
     dated = [d for d in x.dims if d in x.coords and x[d].dtype.kind == "M"]
     others = [d for d in x.dims if d != "variable"] + list(x.dims)
-    along = (named + dated + others)[0]
+    along = (named + dated + others + [""])[0]
+    trials = [d for d in x.dims if str(d).lower() in TRIAL_NAMES and d != along]
+    if x.ndim == 3 and len(trials) == 1:
+        each = range(x.sizes[trials[0]])
+        return [p for k in each for p in _from_xarray(x.isel({trials[0]: k}, drop=True), time)]
+    if x.ndim not in (1, 2):
+        cells = f"stack(cell={tuple(str(d) for d in x.dims if d != along)})"
+        raise ValueError(
+            "x: an xarray object must have one dimension for time and at most one for variables; "
+            f"got {x.dims}. Average over others, or make one of those that are variables, "
+            f"{'x.to_dataarray()' if 'variable' in x.dims else 'x'}.{cells}; of recordings give a "
+            "list, or call their dimension trial."
+        )
+    if x.dtype.kind not in "fiub":
+        raise ValueError(f"x: an xarray object must hold real numbers; got dtype {x.dtype}.")
     x = x.transpose(along, ...)
     if time and along in x.coords and _stamps(x.indexes[along]) is None:
         got = f"which begins with {x.indexes[along][0]!r}; expected numbers or dates"
@@ -339,7 +346,7 @@ def _from_xarray(x: Any, time: bool) -> list[Labelled]:
     frame = x.to_pandas()
     if x.ndim == 2:
         other = x.dims[1]
-        frame.columns = [v if isinstance(v, str) else f"{other}{v}" for v in frame.columns]
+        frame.columns = [v if isinstance(v, str | tuple) else f"{other}{v}" for v in frame.columns]
     return _from_pandas(frame, time)
 
 

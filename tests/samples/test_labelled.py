@@ -139,6 +139,21 @@ def test_xarray_numeric_labels_become_names():
     assert read_labelled(xr.DataArray(VALUES, dims=("time", "depth"))).names == ("depth0", "depth1")
 
 
+@pytest.mark.parametrize("dims", [("member", "time", "v"), ("v", "time", "member")])
+def test_xarray_members_are_recordings(dims):
+    x = xr.DataArray([VALUES, 2 * VALUES], dims=("member", "time", "v"), coords={"v": list(NAMES)})
+    found = read_labelled(x.transpose(*dims))
+    assert found.names == NAMES
+    np.testing.assert_array_equal(found.values, [VALUES, 2 * VALUES])
+
+
+def test_xarray_cells_are_named_by_their_parts():
+    x = xr.DataArray(
+        np.zeros((3, 2, 2)), dims=("y", "time", "v"), coords={"v": list(NAMES), "y": [1, 2, 3]}
+    )
+    assert read_labelled(x.stack(cell=("v", "y"))).names[:2] == ("a 1", "a 2")
+
+
 def test_xarray_durations_and_irregular_stamps():
     hours = np.array([0, 1, 2, 3], "timedelta64[h]").astype("timedelta64[ns]")
     x = xr.DataArray(VALUES, dims=("time", "v"), coords={"time": hours, "v": list(NAMES)})
@@ -150,7 +165,11 @@ def test_xarray_durations_and_irregular_stamps():
 @pytest.mark.parametrize(
     "x, message",
     [
-        (xr.DataArray(np.zeros((4, 2, 2)), dims=("time", "y", "x")), "at most one for variables"),
+        (xr.DataArray(np.zeros((4, 2, 2)), dims=("y", "time", "x")), r"x.stack\(cell=\('y', 'x'\)"),
+        (
+            xr.Dataset({name: (("time", "y"), VALUES) for name in NAMES}),
+            r"x\.to_dataarray\(\)\.stack\(cell=\('variable', 'y'\)\)",
+        ),
         (xr.DataArray(np.zeros(()), dims=()), "at most one for variables"),
         (xr.DataArray(np.array(["a", "b"]), dims="time"), "real numbers; got dtype"),
         (xr.DataArray(np.array([1j, 2j]), dims="time"), "real numbers; got dtype complex"),
