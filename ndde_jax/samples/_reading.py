@@ -230,8 +230,15 @@ def joined(parts: list[Labelled]) -> Labelled:
     first, names = parts[0], parts[0].names
     if len(parts) == 1:
         return first
-    values = []
+    values, clocks = [], []
     for number, part in enumerate(parts):
+        ratio = unit_ratio(part.time_unit, first.time_unit)
+        if ratio is None:
+            one, other = (f"{p.time_unit}s" if p.time_unit else "no unit" for p in (first, part))
+            got = f"the first recording counts time in {one}, number {number} in {other}"
+            raise ValueError(f"x: {got}. Resample them to one interval; if they have one, give dt.")
+        dt, t = part.dt, part.t
+        clocks.append((None if dt is None else ratio * dt, None if t is None else ratio * t))
         value, own = np.asarray(part.values), part.names or ()
         if names is not None and own != names and len(names) > 1:
             if set(own) != set(names):
@@ -240,13 +247,12 @@ def joined(parts: list[Labelled]) -> Labelled:
                 raise ValueError(f"x: all frames of a list must have the same columns; {got}.")
             value = value[:, [own.index(name) for name in names]]
         values.append(value)
-    if any(part.time_unit != first.time_unit for part in parts):
-        raise ValueError("x: the recordings count time in different units; give dt.")
-    dt, times, steps = None, None, [part.dt for part in parts]
+    dt, times, steps = None, None, [step for step, _ in clocks]
     if None not in steps and np.allclose(steps, first.dt, rtol=1e-3, atol=0):
         dt = first.dt
-    elif all(part.dt is not None or part.t is not None for part in parts):
-        times = [p.dt * np.arange(len(p.values)) if p.dt else p.t for p in parts]
+    elif all(step is not None or t is not None for step, t in clocks):
+        pairs = zip(clocks, values, strict=True)
+        times = [step * np.arange(len(value)) if step else t for (step, t), value in pairs]
     masks = tuple(mask for part in parts for mask in part.mask)
     starts = tuple(start for part in parts for start in part.starts)
     starts = starts if len(starts) == len(parts) else ()

@@ -91,6 +91,20 @@ def test_pandas_columns_that_are_no_numbers_are_named(column):
         read_labelled(x)
 
 
+def test_recordings_count_time_in_the_unit_of_the_first():
+    """The interval of days is not that of hours, whatever each is called by itself."""
+    hourly, daily, monthly = (
+        frame(pd.date_range("2001-01-01", periods=4, freq=freq)) for freq in ("6h", "D", "MS")
+    )
+    found = read_labelled([daily, hourly])
+    assert (found.dt, found.time_unit) == (None, "day")
+    np.testing.assert_array_equal(found.t, [[0, 1, 2, 3], [0, 0.25, 0.5, 0.75]])
+    found = read_labelled([hourly, frame(pd.Index(hourly.index[:3].union(daily.index[1:2])))])
+    assert found.time_unit == "hour" and found.t[1].tolist() == [0, 6, 12, 24]
+    with pytest.raises(ValueError, match="in days, number 1 in months. Resample them"):
+        read_labelled([daily, monthly])
+
+
 def test_time_axis_is_ignored_on_request():
     """With an explicit dt the index may be anything, even unordered."""
     assert read(frame(pd.Index([3.0, 1.0, 2.0, 0.0])), time=False) == (None, None, "")
