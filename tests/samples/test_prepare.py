@@ -406,6 +406,14 @@ def test_noisy_gaps_are_filled_from_the_past_alone():
     assert 0.5 < error[0] < 2  # the variance of the step that is not seen
 
 
+def test_a_variable_without_two_values_in_succession_has_an_error_in_its_own_steps():
+    x = np.random.default_rng(0).normal(size=(401, 2))
+    x[1::2, 1] = np.nan
+    (one, other) = (fill_gaps(scale * x)[2] for scale in (1.0, 1000.0))
+    np.testing.assert_allclose(other, one)
+    assert 0 < one[1] < 10
+
+
 def test_long_gaps_stay():
     x = oscillators()
     x[100:150, 0] = np.nan
