@@ -16,6 +16,7 @@ import numpy as np
 from .._files import check_size, opened, read_member
 from . import _cells
 from ._cells import (
+    check_there,
     clean_name,
     decimal_mark,
     is_missing,
@@ -484,19 +485,25 @@ def read_excel(path: Path, options: Options) -> Found:
         import pandas as pd
 
         _check_workbook(path)
-        sheet = pd.read_excel(
-            path, sheet_name=options.key or 0, header=None, dtype=object, na_filter=False,
-            engine="openpyxl",
-        )  # fmt: skip
+        with pd.ExcelFile(path, engine="openpyxl") as book:
+            names = list(map(str, book.sheet_names))
+            place = names.index(options.key) if options.key in names else 0
+            sheet = pd.read_excel(book, place, header=None, dtype=object, na_filter=False)
+    check_there(path.name, [options.key or names[0]], names, "sheet")
     texts = [cell for cell in sheet.to_numpy().ravel() if isinstance(cell, str)]
     mark = options.decimal or decimal_mark(texts[:10_000], ";")
     # Spreadsheets keep numbers apart from texts, which are written with the mark of the sheet.
     written = sheet.map(lambda c: text_of(c).replace(".", mark if isinstance(c, float) else "."))
     rows = [row for row in written.to_numpy().tolist() if any(row)]
+    others = (
+        f"its first sheet, {names[0]!r}, is read; --key names another: {listed_names(names[1:])}."
+    )
+    said = () if options.key or len(names) == 1 else (others,)
     if not rows:
-        raise ValueError(f"{path.name} holds no data.")
+        raise ValueError(f"{path.name} holds no data{': ' + others if said else '.'}")
     check_width(path, len(rows[0]), len(rows), options)
-    return found_in(path, rows, [], ";", options._replace(decimal=mark))
+    found = found_in(path, rows, [], ";", options._replace(decimal=mark))
+    return found._replace(said=(*said, *found.said))
 
 
 _REFERENCE = re.compile(rb"""[\s:]r\s*=\s*["']([^"']*)["']""")

@@ -47,6 +47,24 @@ def test_a_workbook_has_a_title_units_and_commas(tmp_path):
     np.testing.assert_array_equal(found.values[:, 0], np.arange(12.0) ** 2 + 0.5)
 
 
+def test_sheets_that_are_not_read_are_named(tmp_path):
+    path = workbook(tmp_path / "x.xlsx", [("flow",), *((i % 5,) for i in range(12))])
+    assert not read_table(path).notices
+    book = pytest.importorskip("openpyxl").load_workbook(path)
+    book.create_sheet("rain").append(("wet",))
+    book.save(path)
+    assert read_table(path).notices == (
+        "x.xlsx: its first sheet, 'Sheet', is read; --key names another: rain.",
+    )
+    assert read_table(path, key="Sheet").notices == ()
+    with pytest.raises(ValueError, match=r"x\.xlsx has no sheet 'snow'; it has: Sheet, rain\.$"):
+        read_table(path, key="snow")
+    book.create_sheet("notes", 0)
+    book.save(path)
+    with pytest.raises(ValueError, match="no data: its first sheet, 'notes', is read; --key"):
+        read_table(path)
+
+
 @pytest.mark.parametrize("content", [b"", b"PK\x03\x04", b"hello"])
 def test_what_is_no_workbook_is_refused(content, tmp_path):
     (tmp_path / "x.xlsx").write_bytes(content)

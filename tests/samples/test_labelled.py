@@ -101,7 +101,7 @@ def test_recordings_count_time_in_the_unit_of_the_first():
     np.testing.assert_array_equal(found.t, [[0, 1, 2, 3], [0, 0.25, 0.5, 0.75]])
     found = read_labelled([hourly, frame(pd.Index(hourly.index[:3].union(daily.index[1:2])))])
     assert found.time_unit == "hour" and found.t[1].tolist() == [0, 6, 12, 24]
-    with pytest.raises(ValueError, match="in days, number 1 in months. Resample them"):
+    with pytest.raises(ValueError, match="in days, number 1 in months"):
         read_labelled([daily, monthly])
 
 
