@@ -9,7 +9,7 @@ import json
 import struct
 import zlib
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,6 +18,7 @@ import numpy as np
 
 from .._files import FREE, RATIO, array_shape, check_size, opened, read_array, read_member
 from ._cells import check_there, clean_name, listed_names
+from ._dates import is_date
 
 TRIAL_NAMES = set("trial series run realization realisation ensemble member".split())
 TRIAL_NAMES |= {"recording", "system"}
@@ -248,8 +249,10 @@ def read_columns(path: Path, options: Options) -> Found:
         else:
             frame = _read_json(path)
     if not isinstance(frame.index, pd.RangeIndex):
-        own = frame.index.names
-        names = [name or (f"level_{i}" if i else "time") for i, name in enumerate(own)]
+        # One that counts rows is asked for the time last, as its name says.
+        counted = all(str(label) == str(row) for row, label in enumerate(frame.index))
+        own, first = frame.index.names, "index" if counted else "time"
+        names = [name or (f"level_{i}" if i else first) for i, name in enumerate(own)]
         frame = frame.reset_index(names=names)
     check_width(path, frame.shape[1], len(frame), options)
     frame.columns = unique_names(path.name, list(frame.columns))
@@ -257,7 +260,9 @@ def read_columns(path: Path, options: Options) -> Found:
 
 
 def _read_json(path: Path) -> Any:
-    """Return records, columns, lines of records, or columns and rows apart (`split`) as a frame."""
+    """Return records, columns, rows, lines of records, or columns and rows apart (`split`) as a
+    frame.
+    """
     import pandas as pd
 
     text = path.read_text("utf-8-sig")
@@ -274,7 +279,14 @@ def _read_json(path: Path) -> Any:
     records = list(data.values()) if isinstance(data, dict) else data
     keys = set().union(*(record for record in records if isinstance(record, dict)))
     check_size(path.name, 8 * len(records) * len(keys), path.stat().st_size)
+    if keys and isinstance(data, dict) and _are_rows(data) and not _are_rows(keys):
+        return pd.DataFrame.from_dict(data, orient="index")
     return pd.DataFrame(data)
+
+
+def _are_rows(keys: Iterable[str]) -> bool:
+    """Return whether all keys are dates or numbers of rows, and none a name."""
+    return all(key.isdecimal() or is_date(key) for key in keys)
 
 
 def _read_feather(path: Path) -> Any:

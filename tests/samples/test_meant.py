@@ -1012,6 +1012,18 @@ def test_a_number_with_a_mark_is_no_text(tmp_path):
         read(tmp_path, "v,a\n" + "\n".join(f"{i + 0.5}{'KM'[i % 2]},{i * i}" for i in range(1, 9)))
 
 
+@pytest.mark.parametrize("orient", ["columns", "split", "index", "table"])
+@pytest.mark.parametrize("clock", ["index", "column"])
+def test_json_of_frames_keeps_their_dates(orient, clock, tmp_path):
+    days = pd.date_range("2021-03-01", periods=12, freq="D", name="date")
+    frame = pd.DataFrame({"a": np.arange(12) % 5, "b": np.arange(12) % 7}, index=days)
+    frame = frame if clock == "index" else frame.reset_index()
+    found = read(tmp_path, frame.to_json(orient=orient, date_format="iso"), "x.json")
+    assert found.names == ("a", "b")
+    np.testing.assert_array_equal(found.stamps.astype("M8[s]"), days.to_numpy().astype("M8[s]"))
+    assert not found.notices
+
+
 @pytest.mark.parametrize("orient", ["records", "split", "list", "columns", "nested"])
 def test_json_as_programs_write_it(orient, tmp_path):
     frame = pd.DataFrame({"date": DAYS.strftime("%Y-%m-%d"), "a": X[:, 0], "b": X[:, 1]})
