@@ -293,6 +293,7 @@ def _from_pandas(x: Any, time: bool) -> list[Labelled]:
     # Columns without names are numbered by pandas.
     numbered = isinstance(frame.columns, pd.RangeIndex) or (x.ndim == 1 and x.name is None)
     labels = [" ".join(map(str, c)) if isinstance(c, tuple) else c for c in frame.columns]
+    labels = [f"column {j + 1}" if pd.isna(c) or c == "" else c for j, c in enumerate(labels)]
     names = None if numbered else tuple(map(clean_name, labels))
     values, index = frame.to_numpy(float, na_value=np.nan), frame.index
     levels = [index.get_level_values(k) for k in range(index.nlevels)]

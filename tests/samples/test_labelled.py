@@ -84,6 +84,11 @@ def test_pandas_duplicate_columns_keep_their_values():
     assert found.names == ("a", "a")
 
 
+@pytest.mark.parametrize("missing", [None, np.nan, ""])
+def test_a_column_without_a_name_among_others_is_called_by_its_place(missing):
+    assert read_labelled(frame().set_axis(["a", missing], axis=1)).names == ("a", "column 2")
+
+
 @pytest.mark.parametrize("column", [["x", "y"], [1j, 2j], pd.to_datetime(["2001", "2002"])])
 def test_pandas_columns_that_are_no_numbers_are_named(column):
     x = pd.DataFrame({"fine": [1.0, 2.0], "station": column})
