@@ -21,13 +21,20 @@ from ._ensemble import count_numbers
 
 
 def edge_rows(found: Any) -> list[dict[str, Any]]:
-    """Return the facts on every kept edge, in plain numbers."""
-    effects, (low, high) = found.effects(), np.moveaxis(found.delay_intervals, -1, 0)
+    """Return the facts on every kept edge, in plain numbers; NaN for those on effects where samples
+    are too few or not equally spaced to have any.
+    """
+    try:
+        effects = found.effects()
+    except ValueError:
+        effects = None
+    low, high = np.moveaxis(found.delay_intervals, -1, 0)
     known = dict(delay_estimate=found.delays, delay_low=low, delay_high=high, score=found.scores)
     of_effects = ("sign", "slope", "slope_low", "slope_high", "share")
-    known |= {name: getattr(effects, name) for name in of_effects}
+    unknown = np.full(found.graph.shape, np.nan)
+    known |= {name: getattr(effects, name, unknown) for name in of_effects}
     rows = []
-    for i, j, a in np.argwhere(effects.graph):
+    for i, j, a in np.argwhere(found.graph):
         lag = int(found.lags[a])
         edge = {"source": found.names[i], "target": found.names[j], "lag": lag}
         numbers = {name: values[i, j, a].item() for name, values in known.items()}
@@ -40,7 +47,8 @@ class WithExports:
 
     def to_json(self: Any) -> str:
         """Return the graph as JSON: variables, sampling interval, and for every kept edge lag,
-        delay, score, sign, slope with its interval, and share of resamples; NaN becomes null.
+        delay, score, sign, slope with its interval, and share of resamples; NaN becomes null, and
+        so do effects where samples are too few or not equally spaced.
         """
         known = lambda v: None if isinstance(v, float) and np.isnan(v) else v  # noqa: E731
         edges = [{name: known(value) for name, value in row.items()} for row in edge_rows(self)]
@@ -58,7 +66,7 @@ class WithExports:
         quoted = lambda name: json.dumps(name, ensure_ascii=False)  # noqa: E731
         lines = ["digraph {", *(f"  {quoted(name)};" for name in self.names)]
         for row in edge_rows(self):
-            style = "solid" if row["sign"] >= 0 else "dashed"
+            style = "dashed" if row["sign"] < 0 else "solid"
             label = f', label="{row["lag"]}"' if row["lag"] else ""
             ends = " -> ".join(quoted(row[end]) for end in ("source", "target"))
             lines.append(f"  {ends} [style={style}{label}];")

@@ -174,6 +174,17 @@ def test_json_and_dot_hold_every_edge(found):
     assert found.to_dot().count("->") == TRUTH.sum()
 
 
+@pytest.mark.parametrize("steps", [np.ones(15), np.arange(60) % 3 + 1.0])
+def test_a_graph_without_effects_is_exported_too(steps):
+    """Too few samples, and some that are not equally spaced."""
+    x, t = np.random.default_rng(0).normal(size=(len(steps), 2)), np.cumsum(steps)
+    found = ndde.discover(x, t=t, treat=False, lags=(0,), recipe=ndde.Recipe.fast(), key=KEY)
+    assert found.graph.any()
+    for edge in json.loads(found.to_json())["edges"]:
+        assert edge["slope"] is None and edge["sign"] is None and edge["score"] > 0
+    assert found.to_dot().count("[style=solid]") == found.graph.sum()
+
+
 def test_networkx_gets_nodes_and_edges(found, monkeypatch):
     class MultiDiGraph:
         def __init__(self, **about):
