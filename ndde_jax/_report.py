@@ -181,7 +181,7 @@ def few_lines(found: Any) -> str:
     own = edges[:, 0] == edges[:, 1]
     edges = edges[np.lexsort((-found.scores[tuple(edges.T)], own))]
     lines = [
-        f"Discovery of {len(found.names)} variables at lags {shown(found.lags)}: "
+        f"Discovery of {amount(len(found.names), 'variable', 9)} at lags {shown(found.lags)}: "
         f"{len(edges)} of {found.graph[:, into].size} candidate edges kept"
         + (", the strongest between variables first" if len(edges) else "")
     ]
@@ -289,7 +289,8 @@ def _data(found: Any) -> str:
             f" to {counts.max()} windows each"
         )
     known = f"; known inputs: {listed(found.inputs, SHOWN_NAMES)}" if found.inputs else ""
-    who = f"{len(found.names)} variables ({listed(found.names, SHOWN_NAMES)}{known})"
+    variables = amount(len(found.names), "variable", 9)
+    who = f"{variables} ({listed(found.names, SHOWN_NAMES)}{known})"
     each = time_span(found.dt, unit=found.time_unit).removeprefix("1 ")
     return (
         f"{who}, {many}, one every {each}{_period(found.samples)}{gaps}. "

@@ -12,7 +12,7 @@ import numpy as np
 ABBREVIATED = ("min", "sec", "kyr")
 
 
-def amount(value: float, unit: str, digits: int = 3) -> str:
+def amount(value: float | int, unit: str, digits: int = 3) -> str:
     """Return a number with its unit, which is in the plural if it is a word.
 
     >>> amount(2.0, "month"), amount(0.25, "h"), amount(3.0, ""), amount(12.0, "working day", 6)

@@ -111,7 +111,7 @@ def kept_lags(found: Any, i: int, j: int, lag: Any, name: str, without: str) -> 
     here = kept[np.asarray(found.lags)[kept] == lag]
     if not len(here):
         listed = ", ".join(str(found.lags[a]) for a in kept)
-        raise ValueError(f"{name}: {said} is kept at lags {listed} samples; got {shown(lag)}.")
+        raise ValueError(f"{name}: {said} is kept at {listed} samples; got {shown(lag)}.")
     return here
 
 

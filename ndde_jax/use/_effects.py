@@ -18,7 +18,7 @@ from jaxtyping import Bool, Float, Int
 
 from .._blas import one_blas_thread
 from .._checks import check_whole
-from .._spoken import more_than, percent
+from .._spoken import amount, more_than, percent
 from .._types import Checked, to_jax
 from ..models._model import padded_rows
 from ._arguments import edges_of_inputs, folded, inputs_of, kept_lags, variable
@@ -248,7 +248,8 @@ class Interactions:
         return len(self.table)
 
     def __repr__(self) -> str:
-        lines = [f"Interactions of {len(self)} pairs: shares of a rate that only both explain"]
+        pairs = amount(len(self), "pair", 9)
+        lines = [f"Interactions of {pairs}: shares of a rate that only both explain"]
         for first, a, second, b, target, *shares in self.table[:SHOWN_PAIRS]:
             share, low, high = (percent(x, 1) for x in shares)
             pair = f"{said(first, a)} with {said(second, b)} -> {target}"
@@ -620,9 +621,10 @@ class Effects:
 
     def __repr__(self) -> str:
         per = f" per {self.found.time_unit}" if self.found.time_unit else ""
+        edges = amount(int(self.graph.sum()), "edge", 9)
         lines = [
-            f"Effects of {int(self.graph.sum())} edges, between variables first: by how much the "
-            f"target's rate of change{per} rises per unit of the source, 90 % intervals"
+            f"Effects of {edges}, between variables first: by how much the target's rate of "
+            f"change{per} rises per unit of the source, 90 % intervals"
         ]
         rows = sorted(self.rows(), key=lambda row: row[0] == row[1])
         for source, target, lag, _, _, slope, low, high, share in rows[:SHOWN]:

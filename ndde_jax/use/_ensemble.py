@@ -26,6 +26,7 @@ import numpy as np
 from jaxtyping import Array, ArrayLike, Bool, Float, Int, PRNGKeyArray
 
 from .._blas import one_blas_thread
+from .._spoken import amount
 from .._types import divisor, to_jax
 from ..models._confine import RestoredDDE
 from ..models._model import AbstractDelayModel, AbstractWrappedModel, model_rates
@@ -473,8 +474,9 @@ class Ensemble:
     def __repr__(self) -> str:
         in_all, in_any = (int(g.sum()) for g in (self.graphs.all(axis=0), self.graphs.any(axis=0)))
         return (
-            f"Ensemble of {self.resamples} halves of {len(self.rows)} steps: {in_all} edges in all "
-            f"of them, {in_any - in_all} in some; simulated by steps of {self.step!r}"
+            f"Ensemble of {self.resamples} halves of {len(self.rows)} steps: "
+            f"{amount(in_all, 'edge', 9)} in all of them, {in_any - in_all} in some; simulated "
+            f"by steps of {self.step!r}"
         )
 
     def members(self, model: AbstractDelayModel, which: Any) -> Member:

@@ -105,7 +105,7 @@ class Forecast:
         return plot_forecast(self)
 
     def __repr__(self) -> str:
-        head = f"Forecast, {len(self.paths)} paths {times_of(self)}"
+        head = f"Forecast, {amount(len(self.paths), 'path', 9)} {times_of(self)}"
         if is_traced(self.paths):
             return head
         return f"{head}; values at the end, with 90 % intervals:\n" + said_of_ends(

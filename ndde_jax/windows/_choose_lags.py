@@ -274,9 +274,10 @@ def check_decidable(samples: Samples, lags: tuple[int, ...]) -> None:
     longest = max(map(len, samples.values))
     if windows and (windows < FEWEST or longest < reach + LONGEST):
         raise ValueError(
-            f"x is too short for the largest lag, {max(lags)}: it holds {windows} windows, its "
-            f"longest recording {longest} samples; expected {FEWEST} windows, and {LONGEST} "
-            "samples more than the lag. From less not even a linear drift can be told."
+            f"x is too short for the largest lag, {max(lags)}: it holds "
+            f"{amount(windows, 'window', 9)}, its longest recording {longest} samples; expected "
+            f"{FEWEST} windows, and {LONGEST} samples more than the lag. From less not even a "
+            "linear drift can be told."
         )
     candidates = samples.dim * len(lags)
     if samples.dim > MANY and candidates > windows:

@@ -28,7 +28,7 @@ from .._checks import (
     refusal,
     shown,
 )
-from .._spoken import listed
+from .._spoken import amount, listed
 from .._types import Checked, RealScalarLike, Scaling, TrajectoryLike, divisor, namespace_of, to_jax
 from ..samples._noise import pooled_noise_share, pooled_ringing, pooled_roll_off
 from ..samples._reading import read_clocked
@@ -172,7 +172,8 @@ class Windows(eqx.Module):
         noise = map(np.asarray, (self.noise_share, self.roll_off, self.ringing))
         delayed = self.lags[-1] > 0
         return (
-            f"{int(self.n_valid)} windows of {self.dim} variables at lags {self.lags} samples, "
+            f"{int(self.n_valid)} windows of {amount(self.dim, 'variable', 9)} at lags "
+            f"{self.lags} samples, "
             f"{'' if regular else 'mean '}dt = {float(self.dt):.6g}; {int(self.dropped)} left out "
             "for missing values. "
             + (f"Differences reach {self.step} samples instead of one. " if self.step > 1 else "")

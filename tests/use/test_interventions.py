@@ -168,7 +168,7 @@ def test_notes_say_what_an_answer_rests_on(found):
         (
             None,
             dict(cut=[("sun", "heat", 4)]),
-            "a lag in cut: sun -> heat is kept at lags 2 samples; got 4",
+            "a lag in cut: sun -> heat is kept at 2 samples; got 4",
         ),
         (None, dict(cut="sun>heat"), "cut must be a list"),
         (None, dict(cut=[("sun",)]), "cut must be of edges"),

@@ -121,7 +121,7 @@ def test_total_effects_are_those_of_the_linear_system(found):
     ("arguments", "message"),
     [
         (("ice", "sun"), "ice -> sun is no edge"),
-        (("sun", "heat", 0), "lag: sun -> heat is kept at lags 2 samples; got 0"),
+        (("sun", "heat", 0), "lag: sun -> heat is kept at 2 samples; got 0"),
         (("sun", "heat", "2"), "lag must be a lag in samples"),
         (("moon", "heat"), "source must be one of"),
     ],
@@ -160,6 +160,20 @@ def test_pictures_can_be_drawn(found):
         figure = answer.plot()
         assert len(figure.axes) == panels
         figure.savefig(io.BytesIO(), dpi=40)
+
+
+def test_one_of_a_kind_is_told_in_the_singular():
+    x = np.zeros(80)
+    for k in range(79):
+        x[k + 1] = 0.5 * x[k] + np.random.default_rng(k).normal()
+    found = ndde.discover(x, dt=1.0, lags=(0,), recipe=ndde.Recipe.fast(), key=KEY)
+    assert repr(found).startswith("Discovery of 1 variable at")
+    assert "1 variable (x0), 80 samples" in found.report(full=True)
+    assert repr(found.effects()).startswith("Effects of 1 edge, ")
+    assert repr(found.forecast(1, paths=1, key=KEY)).startswith("Forecast, 1 path from")
+    assert "1 edge in all" in repr(found.resample(resamples=2))
+    with pytest.raises(ValueError, match="it holds 1 window, "):
+        ndde.discover(x[:2], dt=1.0, lags=(0,), key=KEY)
 
 
 # ---- for other programs ----
