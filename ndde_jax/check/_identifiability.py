@@ -137,7 +137,7 @@ class IdentifiabilityReport:
         known = ", ".join(finding.name for finding in self.findings)
         raise KeyError(f"no finding {name!r}; there are: {known}")
 
-    def __str__(self) -> str:
+    def __repr__(self) -> str:
         edges = "\n".join(self.edges()) if self.refits is not None else ""
         return "\n\n".join(filter(None, (self.verdict.text, edges, lines_text(self.findings))))
 

@@ -44,7 +44,7 @@ class Validation:
     holds: Bool[np.ndarray, "source target lag"]
     strength: Float[np.ndarray, "source target lag"]
 
-    def __str__(self) -> str:
+    def __repr__(self) -> str:
         shares = ", ".join(
             f"{name} {round(share, 2) + 0.0:.0%}"  # not "-0%"
             for name, share in zip(self.names, self.explained.tolist(), strict=True)

@@ -135,6 +135,7 @@ def test_every_number_is_labelled(good):
 @pytest.mark.slow
 def test_text(good):
     text = str(good)
+    assert repr(good) == text
     assert max(map(len, text.splitlines())) <= 88
     assert "sea@3 → wind" in text
     for title in ("Measured:", "Estimated:", "Assumed:"):

@@ -100,6 +100,7 @@ def test_several_recordings_confirm_it_too(whole):
 
 def test_another_record_of_the_system_confirms_it(whole):
     said = whole.validate(record(5))
+    assert repr(said) == str(said) and repr(said).startswith("Explained of the rates")
     np.testing.assert_array_equal(said.holds, whole.graph)
     # On a record of its own the true law explains: 1 - Var(e) / Var(rate).
     x = record(5)
