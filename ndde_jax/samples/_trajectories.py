@@ -3,7 +3,7 @@
 import itertools
 import operator
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from types import ModuleType
 from typing import Any, NamedTuple
 
@@ -119,11 +119,17 @@ def _as_array(x: Any) -> Any:
         )
     if isinstance(x, np.ma.MaskedArray):
         x = x.astype(float).filled(np.nan)  # type: ignore[attr-defined]
+    given = x
     try:
         x = x if isinstance(x, jax.Array) else np.asarray(x)
     except ValueError as error:
         remedy = "pass trajectories of different lengths as a list of arrays."
         raise ValueError(f"x must be one rectangular array; {remedy}") from error
+    if x.dtype == object and x.ndim == 0:
+        remedy = "Convert it to a NumPy array or a pandas frame."
+        if isinstance(given, Mapping):
+            remedy = "Variables by name are a frame, pandas.DataFrame(x); recordings are a list."
+        raise refusal("x", "an array, a frame, or a list of these", given, remedy)
     if not is_real(x.dtype):
         got = f"dtype {x.dtype}. Missing values are written as NaN."
         raise ValueError(f"x must hold real numbers; got {got}")

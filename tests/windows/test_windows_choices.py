@@ -79,6 +79,8 @@ def flat(j=1):
         ([[1.0, 2.0], [3.0]], {"dt": 1.0}, "one rectangular array"),
         (np.array([["a", "b"]] * 9), {"dt": 1.0}, "must hold real numbers"),
         (X * 1j, {"dt": 1.0}, "must hold real numbers"),
+        ({"a": X[:, 0]}, {"dt": 1.0}, r"a list of these; got \{'a'.*pandas\.DataFrame\(x\)"),
+        (iter(X), {"dt": 1.0}, "a list of these; got a value of type .*iterator"),
         ("record.csv", {"dt": 1.0}, "or name a file; got 'record.csv', and no file"),
         (X.astype(object), {"dt": 1.0}, "dtype object"),
         (with_value(np.inf), {"dt": 1.0}, "column 1 is infinite at sample 4 of trajectory 0"),
