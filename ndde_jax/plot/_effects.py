@@ -20,11 +20,13 @@ from .._checks import check_names, check_real_array, refusal
 from .._spoken import amount, percent
 from .._types import Checked
 from ..samples._dates import dates_after
-from ._graphs import figure_for
+from ._graphs import LINE, figure_for, short_names, wrapped
 
 _COLOURS = LinearSegmentedColormap.from_list("interaction", ["#0072B2", "#FFFFFF", "#D55E00"])
 # Surfaces on one figure, and the least share of a rate's variance that one of them carries.
 _MOST, _LEAST = 12, 0.01
+# Letters in a line beside a panel.
+HIGH = 30
 
 
 def _check(value: Any, name: str, has: str, made_by: str) -> None:
@@ -81,6 +83,12 @@ def _grid(
     return figure_for(fig, width * columns, height * lines + 0.4), lines, columns
 
 
+def _short(*names: str) -> dict[str, str]:
+    """Return each name as pictures write it."""
+    each = list(dict.fromkeys(names))
+    return dict(zip(each, short_names(each), strict=True))
+
+
 def _draw(fig: FigureBase, ax: Axes, surface: Any) -> None:
     most = np.nanmax(np.abs(surface.z))
     most = most if most > 0 else 1.0
@@ -93,13 +101,14 @@ def _draw(fig: FigureBase, ax: Axes, surface: Any) -> None:
     ax.plot(middles[0][at[0]], middles[1][at[1]], ".", color="#333333", markersize=2.5)
     unit = f" (per {surface.time_unit})" if surface.time_unit else ""
     bar = fig.colorbar(mesh, ax=ax)
-    bar.set_label(f"rate of {surface.target}{unit}", fontsize=8)
+    short = _short(surface.first[0], surface.second[0], surface.target)
+    bar.set_label(wrapped(f"rate of {short[surface.target]}{unit}", HIGH), fontsize=8)
     bar.ax.tick_params(labelsize=7)
     shares = surface.share, surface.share_low, surface.share_high
     share, low, high = (percent(x, 1) for x in shares)
     ax.set_title(f"{share} of its variance ({low}–{high})", fontsize=8, color="#555555")
     for label, (name, lag) in ((ax.set_xlabel, surface.first), (ax.set_ylabel, surface.second)):
-        label(name + ago(lag), fontsize=8)
+        label(wrapped(short[name] + ago(lag), HIGH), fontsize=8)
     ax.tick_params(labelsize=7)
 
 
@@ -127,7 +136,7 @@ def plot_effects(effects: Any, *, fig: FigureBase | None = None) -> FigureBase:
     rows = effects.rows()
     shown = rows[:_MOST_CURVES]
     fig, lines, columns = _grid(fig, len(shown), 2.9, 2.3)
-    unit = effects.found.time_unit
+    unit, short = effects.found.time_unit, _short(*(name for row in rows for name in row[:2]))
     for k, (source, target, lag, *_, share) in enumerate(shown):
         ax = fig.add_subplot(lines, columns, k + 1)
         try:
@@ -142,8 +151,9 @@ def plot_effects(effects: Any, *, fig: FigureBase | None = None) -> FigureBase:
         ax.plot(x, np.zeros_like(x), "|", color="#555555", markersize=5, clip_on=False,
                 transform=ax.get_xaxis_transform())  # fmt: skip
         ax.set_title(f"in {share:.0%} of resamples", fontsize=8, color="#555555")
-        ax.set_xlabel(source + ago(lag, effects.found.dt, unit), fontsize=8)
-        ax.set_ylabel(f"rate of {target}" + (f" (per {unit})" if unit else ""), fontsize=8)
+        per = f" (per {unit})" if unit else ""
+        ax.set_xlabel(wrapped(short[source] + ago(lag, effects.found.dt, unit), HIGH), fontsize=8)
+        ax.set_ylabel(wrapped(f"rate of {short[target]}{per}", HIGH), fontsize=8)
         ax.tick_params(labelsize=7)
     more = f"; {len(rows) - len(shown)} smaller ones not shown" if len(rows) > len(shown) else ""
     title = "no edge kept" if not rows else f"effects on rates, 90 % intervals{more}"
@@ -172,10 +182,11 @@ def plot_forecast(forecast: Any, *, fig: FigureBase | None = None) -> FigureBase
     ends = np.asarray(forecast.quantile(_ENDS))
     fig = figure_for(fig, 8.0, 1.6 * len(forecast.names) + 0.8)
     axes = fig.subplots(len(forecast.names), 1, sharex=True, squeeze=False)[:, 0]
+    names = short_names(forecast.names)
     for i, ax in enumerate(axes):
         _past(ax, forecast, i)
         _fan(ax, _dated(forecast, forecast.ts), ends[:, :, i], _OWN, "median, 50 and 90 %")
-        ax.set_ylabel(forecast.names[i], fontsize=9)
+        ax.set_ylabel(wrapped(names[i], LINE), fontsize=9)
         ax.tick_params(labelsize=7)
     axes[-1].set_xlabel(_time_label(forecast.time_unit, forecast.start), fontsize=9)
     axes[0].legend(fontsize=7, frameon=False, loc="upper left")
@@ -192,7 +203,7 @@ def plot_intervention(intervention: Any, *, fig: FigureBase | None = None) -> Fi
     Raises ValueError for anything else.
     """
     _check(intervention, "intervention", "effect", "found.intervene(...)")
-    dim = len(intervention.names)
+    dim, names = len(intervention.names), short_names(intervention.names)
     fig = figure_for(fig, 9.0, 1.8 * dim + 0.6)
     axes = np.asarray(fig.subplots(dim, 2, sharex=True, squeeze=False))
     effect, times = np.asarray(intervention.effect(_ENDS)), _dated(intervention, intervention.ts)
@@ -204,7 +215,7 @@ def plot_intervention(intervention: Any, *, fig: FigureBase | None = None) -> Fi
             left.plot(times, ends[2], color=colour, linewidth=1.5, label=label)
         right.axhline(0, color="#999999", linewidth=0.6)
         _fan(right, times, effect[:, :, i], _CHANGED, "effect")
-        left.set_ylabel(intervention.names[i], fontsize=9)
+        left.set_ylabel(wrapped(names[i], LINE), fontsize=9)
         left.tick_params(labelsize=7)
         right.tick_params(labelsize=7)
     axes[0, 0].set_title("without and with, 90 % intervals", fontsize=9)
@@ -262,7 +273,7 @@ def plot_trajectories(
         raise refusal("x", "[time dim], with at least one sample and variable", x)
     if t.shape != x.shape[:1] or t.dtype.kind not in "fiuM":
         raise refusal("t", f"one number or datetime64 stamp for each of {len(x)} samples", t)
-    names = check_names(names, x.shape[1])
+    names = short_names(check_names(names, x.shape[1]))
     if units is not None:
         if isinstance(units, str) or not isinstance(units, Sequence):
             raise refusal("units", "a sequence of words, one per variable", units)
@@ -273,7 +284,7 @@ def plot_trajectories(
     for j, ax in enumerate(axes):
         ax.plot(t, x[:, j], color="#0072B2", linewidth=0.9)
         unit = f"\n({units[j]})" if units is not None else ""
-        ax.set_ylabel(names[j] + unit, rotation=0, ha="right", va="center")
+        ax.set_ylabel(wrapped(names[j], LINE) + unit, rotation=0, ha="right", va="center")
         ax.yaxis.set_major_locator(MaxNLocator(3))
         ax.spines[["top", "right"]].set_visible(False)
         ax.margins(x=0.01)

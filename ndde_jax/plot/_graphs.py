@@ -32,8 +32,8 @@ from ..samples._trajectories import read_lags
 
 _INK = "#222222"
 _NODE = "#E8EEF4"
-# Letters in a line of the caption.
-CAPTION = 60
+# Letters in a line of the caption, of a name, and of a line of one.
+CAPTION, LONGEST, LINE = 60, 40, 20
 _RING = 1.0  # radius of the circle of nodes; every other length is relative to it
 
 
@@ -184,7 +184,8 @@ def _write_names(ax, positions, radius, names, loops, font) -> list[Text]:
     outside = []
     for node, (centre, name) in enumerate(zip(positions, names, strict=True)):
         delays = loops[node].label if node in loops else ""
-        words = delays if fits else "\n".join(filter(None, (name, delays and f"self: {delays}")))
+        called = (wrapped(name, LINE), delays and f"self: {delays}")
+        words = delays if fits else "\n".join(filter(None, called))
         if words:
             text = ax.text(*centre, words, fontsize=font - 1, **style)
             outside.append((text, centre, top_of_loop if node in loops else radius + 0.04))
@@ -219,10 +220,29 @@ def _fit(ax: Axes, low: np.ndarray, high: np.ndarray) -> None:
         figure.draw_without_rendering()
 
 
-def wrapped(name: str) -> str:
-    """Break a long name once, at the separator nearest to its middle."""
+def short_names(names: Sequence[str]) -> list[str]:
+    """Return names of at most 40 letters: of longer ones what begins and ends them; or else what
+    follows on what all of these have in common, and last of all with their number, so that names
+    differ.
+    """
+    long = [name for name in names if len(name) > LONGEST]
+    letters = enumerate(zip(*long, strict=False))
+    same, half = next((i for i, each in letters if len(set(each)) > 1), 0), LONGEST // 2
+    for shorten in (
+        lambda _, name: f"{name[:half]}…{name[1 - half :]}",
+        lambda _, name: f"…{name[same : same + LONGEST - 1]}",
+        lambda j, name: f"{j + 1}: {name[: LONGEST - 8]}…",
+    ):
+        found = [shorten(j, name) if name in long else name for j, name in enumerate(names)]
+        if len(set(found)) == len(names):
+            break
+    return found
+
+
+def wrapped(name: str, most: float | int = 7) -> str:
+    """Break a name of more letters once, at the separator nearest to its middle."""
     breaks = [i for i, character in enumerate(name) if character in " _-./"]
-    if len(name) <= 7 or not breaks:
+    if len(name) <= most or not breaks:
         return name
     at = min(breaks, key=lambda i: abs(i - len(name) / 2))
     return name[: at + 1].rstrip() + "\n" + name[at + 1 :]
@@ -397,7 +417,7 @@ def plot_process_graph(
         label = "smallest lag" if scores is None else "lag of the highest score"
         shape = dict(shrink=0.4, aspect=20, ticks=MaxNLocator(5, integer=True), **_BAR)
         ax.figure.colorbar(ScalarMappable(norm, _DELAYS), ax=ax, label=label, **shape)
-    omitted = draw_process_graph(ax, edges, names, _SOURCES[:dim] if few else [_INK] * dim)
+    omitted = draw_process_graph(ax, edges, given.names, _SOURCES[:dim] if few else [_INK] * dim)
     said = {
         _said_of_labels(dt, time_unit, few, delays is not None): any(e.label for e in edges),
         "width: score": scores is not None,
@@ -478,7 +498,7 @@ def _checked(scores, graph, lags, names, dt, time_unit) -> _Candidates:
     if 0 in expected:
         raise ValueError("Nothing to draw: expected at least one name and one lag.")
     graph = None if graph is None else np.asarray(check_graph(graph, expected))
-    return _Candidates(scores, graph, lags, names, dt, time_unit)
+    return _Candidates(scores, graph, lags, short_names(names), dt, time_unit)
 
 
 def _in_blocks(dim: int, n_lags: int) -> bool:
@@ -535,6 +555,12 @@ def _cells(ax, values, kept, norm) -> None:
     ax.spines[:].set(color="#999999", visible=True)
 
 
+def _tick_labels(names: Sequence[str]) -> dict[str, Any]:
+    """Return the names of rows; where one is long, small and in two lines."""
+    small = {"fontsize": 7} if max(map(len, names)) > LINE else {}
+    return {"labels": [wrapped(name, LINE) for name in names], **small}
+
+
 def _draw_panels(fig: FigureBase, given: _Candidates, norm: Any, columns: int) -> list[Axes]:
     scores, graph, lags, names, *_ = given
     dim, n_lags = len(names), len(lags)
@@ -547,12 +573,12 @@ def _draw_panels(fig: FigureBase, given: _Candidates, norm: Any, columns: int) -
         ax.set_aspect(height / width)
         characters = width * n_lags / 0.095 if columns > 1 else np.inf  # that fit above the panel
         title = f"→ {names[target]}"
-        title = title if len(title) <= characters else wrapped(title)
+        title = wrapped(title, max(7, characters))
         longest = max(map(len, title.split("\n")))
         size = float(np.clip(10 * characters / longest, 7, 10))
         ax.set_title(title, fontsize=size, fontweight="bold")
         ax.set_xticks(np.arange(n_lags)[::step] + 0.5, [str(lag) for lag in lags][::step])
-        ax.set_yticks(np.arange(dim) + 0.5, names)
+        ax.set_yticks(np.arange(dim) + 0.5, **_tick_labels(names))
         # Hidden panels below would take the tick labels of the shared axis with them.
         ax.tick_params(labelbottom=target + columns >= dim)
     for ax in axes[dim:]:
@@ -570,12 +596,12 @@ def _draw_blocks(fig: FigureBase, given: _Candidates, norm: Any) -> list[Axes]:
         for array in (scores, graph)
     )
     _cells(ax, values, kept, norm)
-    ax.set_yticks(np.arange(dim) + 0.5, names)
+    ax.set_yticks(np.arange(dim) + 0.5, **_tick_labels(names))
     ax.set_ylabel("target")
     slanted = max(map(len, names)) * 0.085 > (0.45 if n_lags == 1 else 0.13 * n_lags)
     turned = dict(rotation=60, ha="left") if slanted else dict(rotation=0, ha="center")
     above, middles = ax.secondary_xaxis("top"), (np.arange(dim) + 0.5) * n_lags
-    above.set_xticks(middles, names, rotation_mode="anchor", **turned)
+    above.set_xticks(middles, rotation_mode="anchor", **_tick_labels(names), **turned)
     ax.set_title("source", fontsize=10)
     if n_lags == 1:
         ax.set_aspect("equal")

@@ -183,6 +183,34 @@ def test_long_names_are_written_in_full():
     assert all(name in text for name in names)
 
 
+VERY_LONG = [
+    f"a very long name of variable {i}, measured at the upper station, in m/s" for i in "abcde"
+]
+
+
+def test_very_long_names_are_shortened_and_stay_apart():
+    for names in (VERY_LONG, [i + "x" * 60 for i in "abc"], ["x" * 60 + i for i in "abc"]):
+        short = plot._graphs.short_names(names)
+        assert len(set(short)) == len(names) and max(map(len, short)) <= 40
+    middle = ["x" * 60 + i + "y" * 60 for i in ("a", "a" * 50 + "b", "a" * 50 + "c")]
+    assert len(set(plot._graphs.short_names([*middle, "b"]))) == 4
+    assert plot._graphs.short_names(["plain", "x" * 40]) == ["plain", "x" * 40]
+
+
+def test_very_long_names_leave_room_for_pictures():
+    found = _found(5, names=VERY_LONG)
+    _render(plot.plot_discovery(found))  # warns where axes have no room
+    forecast = SimpleNamespace(
+        quantile=lambda q: np.zeros((len(q), 4, 5)), history=np.zeros((9, 5)), ts=np.arange(4.0),
+        names=VERY_LONG, start="", time_unit="",
+    )  # fmt: skip
+    figure = plot.plot_forecast(forecast)
+    figure.draw_without_rendering()
+    boxes = [ax.yaxis.label.get_window_extent() for ax in figure.axes]
+    for one, other in itertools.combinations(boxes, 2):
+        assert not one.overlaps(other)
+
+
 @pytest.mark.parametrize("dim", [4, 12, 20])
 def test_no_arrow_passes_through_a_third_node(dim):
     graph = ~np.eye(dim, dtype=bool)[:, :, None]
