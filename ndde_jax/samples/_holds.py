@@ -27,14 +27,15 @@ HALF = 0.5
 
 
 def measured_seldom(samples: Samples) -> dict[int, int]:
-    """Return the numbers of variables that have values at less than half of the samples, from the
+    """Return the numbers of variables that have values at every second sample at most, from the
     first to the last of them at intervals of about one length, with that length in samples;
     nothing if no variable has more.
     """
     there = [np.isfinite(x) for x in samples.values]
     share = np.concatenate(there).mean(axis=0)
+    both_ends = len(there) / sum(map(len, there))  # of each recording, which is one value more
     found = {}
-    for j in np.flatnonzero(share < HALF) if share.max() > HALF else ():
+    for j in np.flatnonzero(share - both_ends < HALF) if share.max() > HALF + both_ends else ():
         between = np.concatenate([np.diff(np.flatnonzero(known[:, j])) for known in there])
         if len(between) >= CHANGES and np.median(between) > 1:
             typical = int(np.median(between))

@@ -80,7 +80,7 @@ def prepare_samples(
         `"clock"`: irregular time stamps, after `"rows"`. Stamps that scatter around a grid are
             interpolated onto one of its step, and those whose intervals differ by more than half
             onto one of the median interval.
-        `"seldom"`: variables with values at less than half of the samples, where another has more:
+        `"seldom"`: variables with values at every second sample at most, where another has more:
             each value holds until the next, and `discover` reads them as known inputs.
         `"gaps"`: gaps of up to five samples are filled, by a curve where paths are smooth and by a
         forecast from the past where noise drives them.

@@ -37,7 +37,7 @@ REFUSALS = {
     "one of many hardly measured": (
         np.where(np.arange(3) == 2, np.where(np.arange(200)[:, None] % 2, np.nan, 1), 1)
         * np.random.default_rng(0).normal(size=(200, 3)),
-        {"names": list("abc"), "lags": (0,)},
+        {"names": list("abc"), "lags": (0,), "treat": False},
         r"only 0 valid .* Without column 2 \('c'\), which miss most, 200 samples miss nothing",
     ),
     "infinite": (changed(7, 1, np.inf), {}, r"column 1 \('b'\) is infinite at sample 7"),

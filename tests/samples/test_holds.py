@@ -158,6 +158,16 @@ def test_a_season_of_what_is_measured_seldom_is_no_cause():
     assert [one.name for one in samples.treatments] == ["held", "season"]
 
 
+@pytest.mark.parametrize("length", [600, 601])
+@pytest.mark.parametrize("first", [0, 1])
+def test_every_second_sample_is_seldom_wherever_the_record_ends(length, first):
+    """With a value at both ends there are more than at half of the samples."""
+    x = of_two_drivers(length)
+    x[1 - first :: 2, 0] = np.nan
+    (held,) = ndde.prepare_samples(ndde.read_samples(x, dt=1.0), ("seldom",)).treatments
+    assert held.columns == (0,) and held.size == 2
+
+
 @pytest.mark.parametrize("kind", ["half is there", "one stretch", "few", "all seldom"])
 def test_what_is_not_measured_seldom(kind):
     x, n = of_two_drivers(400), np.arange(400)
