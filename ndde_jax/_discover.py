@@ -32,7 +32,7 @@ from .models._families import Best, Family
 from .regression._design import WIDTH
 from .samples._chunks import Chunks, Part, as_chunks, part_of
 from .samples._columns import is_pulse
-from .samples._dates import elapsed
+from .samples._dates import dates_after, elapsed, written
 from .samples._holds import held_inputs
 from .samples._lag_times import has_unit, lags_in_samples
 from .samples._noise import said_of_errors
@@ -355,9 +355,10 @@ def _later(before: Samples, starts: Sequence[str]) -> bool:
     begins = elapsed(before.starts[-1], starts[0], before.time_unit)
     after = (begins - before.times[-1][-1]) / before.dt
     if after < 0.5:
+        begin = written(dates_after(starts[0], np.zeros(1), before.time_unit, before.dt)[0])
         raise ValueError(
             f"update expected samples from after {before.when(-1, len(before.values) - 1)}; got "
-            f"some from {starts[0]} on. Leave out those that the discovery has."
+            f"some from {begin} on. Leave out those that the discovery has."
         )
     return bool(after > 1.5)
 

@@ -78,7 +78,7 @@ def test_dates_tell_what_follows(first):
         found.update(frame[699:700])
     with pytest.raises(ValueError, match="at least two time stamps; x has one"):
         ndde.read_samples(frame[:1])
-    with pytest.raises(ValueError, match="expected samples from after 2002-12-01"):
+    with pytest.raises(ValueError, match="from after 2002-12-01; got some from 2002-11-22 on"):
         found.update(frame[690:])
     hourly = frame[700:].set_axis(pd.date_range("2002-12-02", periods=500, freq="h"))
     for use in (found.update, found.validate):
