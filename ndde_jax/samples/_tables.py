@@ -163,6 +163,8 @@ def read_table(path: str | Path, **choices: Any) -> Table:
     stamps, said = time.stamps, (*found.said, *time.said)
     _check_dated(file, stamps, options)
     panel = panel_of(frame, time) if trials is None else None
+    if trials is None and panel is None and (panel := panel_of(held := _held(frame), time)):
+        frame = held
     if panel and not columns and (wide := _wide(frame, time, panel)) is not None:
         frame, time, panel, kind = wide
         read, stamps = read._replace(frame=frame), time.stamps
@@ -722,6 +724,15 @@ def _counted(name: str, values: np.ndarray) -> tuple[np.ndarray, tuple[str, ...]
     if words & _dates.YEARS and whole and most < 10_000:
         return (values.astype(int) - 1970).astype("datetime64[Y]").astype("datetime64[s]"), ()
     return values.astype(int) if whole and most < 2**53 else values, ()
+
+
+def _held(frame: Any) -> Any:
+    """Return a frame whose words hold until the next ones, as those of merged cells do."""
+    rows, held = np.arange(len(frame)), {}
+    for name in (name for name in frame if frame[name].dtype.kind == "O"):
+        last = np.maximum.accumulate(np.where(frame[name].map(is_missing), 0, rows))
+        held[name] = frame[name].to_numpy()[last]
+    return frame.assign(**held)
 
 
 def groups_of(frame: Any, names: Sequence[str]) -> np.ndarray:

@@ -162,6 +162,16 @@ def test_semicolons_and_decimal_commas_are_found_and_said(tmp_path):
     assert "decimal comma" in found.notices[0]
 
 
+def test_merged_cells_tell_recordings_apart(tmp_path):
+    """As pandas writes an index of two levels."""
+    days = [datetime.datetime(2001, 1, day) for day in range(1, 9)]
+    rows = [("site", "date", "flow"), *((None, day, day.day % 5) for day in 2 * days)]
+    rows[1], rows[9] = ("north", *rows[1][1:]), ("south", *rows[9][1:])
+    found = read_table(workbook(tmp_path / "x.xlsx", rows))
+    assert found.names == ("flow",) and list(map(len, found.recordings)) == [8, 8]
+    assert found.notices == ("x.xlsx: column 'site' tells recordings apart, whose clocks repeat.",)
+
+
 def test_recordings_are_told_apart_by_a_column(tmp_path):
     (tmp_path / "x.csv").write_text("who,t,a\nb,0,1\nb,1,2\na,0,3\nb,2,4\na,1,5\n")
     found = read_table(tmp_path / "x.csv", trial="who", time_column="t")
