@@ -203,7 +203,8 @@ class SignalStrengths(eqx.Module):
         `[source target]`. Neighbouring lags can stand in for one another in `value`, not here.
     - `graph`: the graph the strengths are relative to.
     - `risk`: held-out risk of that graph per target; 1 is as good as predicting the mean rate. The
-        corrected one in-sample where nothing was held out.
+        corrected one in-sample where nothing was held out, and of the edges kept where these are
+        others, as in a [`Discovery`][ndde_jax.Discovery].
     - `risk_in_sample`: the same in-sample, corrected.
     - `threshold`: least worth of an edge per target under the default rule of `kept`.
     - `prior`: the prior knowledge of the windows. Edges that are not allowed are measured like all
@@ -220,6 +221,10 @@ class SignalStrengths(eqx.Module):
     risk_in_sample: Float[Array, "target"]
     threshold: Float[Array, "target"]
     prior: PriorKnowledge
+
+    def with_risk(self, risk: Float[Array, "target"]) -> "SignalStrengths":
+        """Return the same with the risk of another graph, in which nothing was held out."""
+        return dataclasses.replace(self, risk=risk, risk_in_sample=risk)
 
     def price(self, price: Checked[AbstractPrice | RealScalarLike | None] = None) -> Array:
         """Return the price of an edge of each target, `[target]`; by default the threshold."""
@@ -308,9 +313,13 @@ class Measured(eqx.Module):
         value, lower = (
             to_jax(np.where(edges, np.minimum(x, 0), x), x.dtype) for x in (old.value, old.lower)
         )
-        strengths = dataclasses.replace(old, value=value, lower=lower)
         graph, remarks = self.graph & ~edges, (*self.remarks, remark)
-        return dataclasses.replace(self, strengths=strengths, graph=graph, remarks=remarks)
+        nothing = ~graph.any(axis=(0, 2))
+        risk = to_jax(np.where(nothing, 1, old.risk), old.risk.dtype)
+        strengths = dataclasses.replace(old, value=value, lower=lower).with_risk(risk)
+        held_out = np.where(nothing, 1, self.held_out)
+        changed = dict(strengths=strengths, graph=graph, held_out=held_out, remarks=remarks)
+        return dataclasses.replace(self, **changed)
 
 
 class Described(NamedTuple):
@@ -374,6 +383,12 @@ def measure_targets(
     if not data.refused:
         fits = [target.fit.on(own) for target, own in zip(targets, mask, strict=True)]
         held_out = np.array([fit.held_out(windows.reach) for fit in fits])
+        # Of the graph that is kept, and not of the one that the search ended with.
+        risk = [
+            row.risk if (row.mask == own).all() else fit.corrected_risk()
+            for row, own, fit in zip(rows, mask, fits, strict=True)
+        ]
+        strengths = strengths.with_risk(data.numbers(risk))
     nowhere = np.full(graph.shape, np.nan)
     model = drift_on(screened, graph, networks_of(targets))
     return Measured(strengths, model, by_network, graph, graph, nowhere, nowhere, held_out)

@@ -142,3 +142,31 @@ def test_blocks_of_a_network_add_up_to_its_risk():
     size = np.bincount(stretches(data.weight), data.weight, BLOCKS)
     for row in rows:
         np.testing.assert_allclose(row.left @ size / size.sum(), float(row.fit.risk), rtol=1e-4)
+
+
+def test_the_risk_is_of_the_edges_that_are_kept():
+    """What bursts from stretch to stretch lose at the end was counted as explained."""
+    rng, z = np.random.default_rng(1), np.zeros((80, 3))
+    for i in range(1, len(z)):
+        z[i] = 0.6 * z[i - 1] + rng.normal(size=3)
+    windows = ndde.lagged_windows(np.exp(1.2 * z), dt=1.0, lags=range(6), scheme="euler")
+    found = ndde.recover(windows, ndde.select.Default(networks=None), key=jax.random.key(0))
+    measured = found.measure(Screened(windows), EBIC())
+    dropped = np.asarray(measured.strengths.graph) & ~measured.graph
+    nothing = ~measured.graph.any(axis=(0, 2))
+    assert (dropped.any(axis=(0, 2)) & nothing).any()
+    np.testing.assert_allclose(measured.strengths.risk, measured.held_out, rtol=0.2)
+    np.testing.assert_allclose(np.asarray(measured.strengths.risk)[nothing], 1)
+
+
+def test_a_target_without_edges_that_others_pass_on_is_not_explained():
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(200, 2))
+    x[1:, 1] += x[:-1, 0]
+    windows = ndde.lagged_windows(x, dt=1.0, lags=range(2), scheme="euler")
+    found = ndde.recover(windows, ndde.select.Default(networks=None), key=jax.random.key(0))
+    measured = found.measure(Screened(windows), EBIC())
+    assert measured.graph.any(axis=(0, 2)).all()
+    bare = measured.without(measured.graph, "all of it")
+    np.testing.assert_array_equal(bare.strengths.risk, 1)
+    np.testing.assert_array_equal(bare.held_out, 1)
