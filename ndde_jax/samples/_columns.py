@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Bool, Float
@@ -28,8 +28,9 @@ RARE = 0.7
 # Share of samples that are zero, none being below, from which on a variable rests there: a sensor
 # that is cut off at its end is so more seldom.
 RESTS = 0.1
-# How far beyond all other values a code must lie, in their range.
-CODE_APART = 1.0
+# How far beyond all other values a code must lie, in their range; how far, and how often it must
+# repeat, if it is no number that programs commonly write.
+CODE_APART, STRANGE_APART, OFTEN = 1.0, 4.0, 5
 # Fewest and most blocks of a record that are compared, and how many correlation times one spans.
 FEWEST_BLOCKS, MOST_BLOCKS, TIMES_PER_BLOCK = 8, 32, 8
 # Past samples of all variables from which the next is told, and the standard errors of a trend in
@@ -147,20 +148,37 @@ def is_pulse(x: Float[np.ndarray, "time"]) -> bool:
     return len(active) > 2 and float(np.mean(np.diff(active, axis=1))) < 2
 
 
-def codes_of(values: Sequence[np.ndarray]) -> tuple[float, ...]:
+def codes_of(values: Sequence[np.ndarray], elsewhere: Sequence[float] = ()) -> tuple[float, ...]:
     """Return the codes for missing values in a variable: numbers that programs commonly write for
     them, at least twice, and further from all other values than these are from one another.
+
+    Any other number is one if it repeats more often, lies much further from all others, and does
+    not look like a measurement: a negative one, or a whole one among others that are not. A code
+    that stands `elsewhere` in the record is one too if it is the only negative value.
     """
     pooled = np.concatenate(values)
     found, counts = np.unique(pooled[np.isfinite(pooled)], return_counts=True)
-    nines = [NINES.fullmatch(f"{x:.15g}") is not None for x in found]
-    codes = (nines | np.isin(found, CODES) | (np.abs(found) >= HUGE)) & (counts > 1)
+    nines = np.array([NINES.fullmatch(f"{x:.15g}") is not None for x in found], bool)
+    codes = nines | np.isin(found, [*CODES, *elsewhere]) | (np.abs(found) >= HUGE)
+    codes = codes & (counts > 1) & (_ranges_off(found, found[~codes]) > CODE_APART)
     rest = found[~codes]
-    if not codes.any() or len(rest) < 3:
-        return ()
-    low, high = rest.min(), rest.max()
-    apart = np.maximum(low - found, found - high) > CODE_APART * (high - low)
-    return tuple(found[codes & apart].tolist())
+    if len(rest) > FEWEST:
+        for end, others in ((rest[0], rest[1:]), (rest[-1], rest[:-1])):
+            strange = end < 0 or (end > 0 and (others % 1 != 0).any())
+            strange &= end % 1 == 0 and counts[found == end][0] >= OFTEN
+            alone = end < 0 <= others[0] and end in elsewhere
+            codes |= (found == end) & (
+                alone or strange & (_ranges_off(end, others) > STRANGE_APART)
+            )
+    return tuple(found[codes].tolist())
+
+
+def _ranges_off(x: Any, others: Float[np.ndarray, "value"]) -> Any:
+    """Return how far a number lies beyond others, in their range; 0 for few others."""
+    if len(others) < 3:
+        return 0.0 * x
+    low, high = others.min(), others.max()
+    return np.maximum(low - x, x - high) / (high - low)
 
 
 def find_spikes(x: Float[np.ndarray, "time dim"]) -> Bool[np.ndarray, "time dim"]:

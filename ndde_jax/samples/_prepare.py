@@ -69,7 +69,8 @@ def prepare_samples(
     - `samples`: of [`read_samples`][ndde_jax.read_samples]; treated ones are returned as they are.
     - `steps`: which of these, in this order, by default all but offsets:
         `"codes"`: numbers that programs write for missing values (−999, 9999, 1e20), where they
-            repeat and lie far from all others, become missing values.
+            repeat and lie far from all others, become missing values; others too (−200) where they
+            repeat often and lie several ranges off.
         `"held"`: variables that change only every so many samples and that nothing else in the
             record foretells are known inputs from here on. Nothing can drive them in between.
         `"spikes"`: single values off their neighbours become missing values, in variables that
@@ -159,8 +160,10 @@ def _transformed(samples: Samples, kinds: dict[str, str]) -> Samples:
 
 
 def _without_codes(samples: Samples, known) -> Samples:
-    codes = [codes_of([x[:, j] for x in samples.values]) for j in range(samples.dim)]
     every = range(samples.dim)
+    columns = [[x[:, j] for x in samples.values] for j in every]
+    anywhere = tuple(set().union(*map(codes_of, columns)))
+    codes = [codes_of(column, anywhere) for column in columns]
     gone = [np.stack([np.isin(x[:, j], codes[j]) for j in every], axis=1) for x in samples.values]
     listed = ", ".join(f"{code:g}" for code in sorted(set().union(*codes)))
     text = f"{{}} values of {{}} are {listed}, which stands for a missing value."

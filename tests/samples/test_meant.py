@@ -624,6 +624,37 @@ def test_numbers_that_only_look_like_codes_stay():
         assert codes_of([x]) == ()
 
 
+def test_any_number_that_repeats_far_off_all_others_is_a_code():
+    rng = np.random.default_rng(4)
+    x = rng.gamma(2, size=(600, 3)) * [1, 100, 1] + [0, 0, 30]
+    gone = rng.random(600) < 0.1
+    x[gone] = -200  # well within a range of the second
+    (treatment,) = ndde.prepare_samples(ndde.read_samples(x, dt=1.0), ("codes",)).treatments
+    assert treatment.size == 3 * gone.sum() and "-200" in treatment.text
+    assert codes_of([x[:, 1]]) == ()
+    assert codes_of([np.where(gone, 7777, x[:, 0])]) == (7777.0,)
+
+
+def test_real_values_that_lie_far_off_are_no_codes():
+    rng = np.random.default_rng(5)
+    noise = rng.normal(size=600)
+    some = rng.random(600) < 0.1
+    stopped = np.where(some, 0.0, 1500 + noise)  # a machine at rest
+    idle = np.where(some, 800, np.round(1500 + 5 * noise))  # whole numbers as all others
+    rain = np.where(noise > 1, np.round(rng.gamma(0.3, 20, size=600), 1), 0.0)
+    flood = np.exp(noise)
+    flood[[100, 101, 300]] = 400.0
+    limit = np.minimum(rng.gamma(0.3, 20, size=600), 40.0)  # a sensor at its limit
+    flag = np.where(some, -1.0, (noise > 0).astype(float))
+    few = np.where(some, -20.0, np.sign(noise))
+    floor = np.where(some, -120.0, -40 + 8 * noise)  # of silence, in decibel
+    floor[3] = -80
+    for x in (stopped, idle, rain, flood, limit, flag, few, floor):
+        assert codes_of([x]) == ()
+    assert codes_of([np.where(some, -200, noise)], (-200.0,)) == (-200.0,)
+    assert codes_of([np.where(some, -200, 150 * noise)], (-200.0,)) == ()
+
+
 @pytest.mark.parametrize("level", [1e7, -3e8, 1e9])
 def test_a_large_level_does_not_drown_the_steps(level):
     x = oscillators() + np.array([level, 0, 0])
