@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import itertools
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -113,12 +114,12 @@ class SampleEvidence:
 
     - `samples`: as they are, treated or not.
     - `inputs`: names of known inputs, which may jump, drift and stand still as they like.
-    - `undriven`: names of variables that no other was found to drive; none before a search.
+    - `links`: which variable was found to drive which other; None before a search.
     """
 
     samples: Samples
     inputs: tuple[str, ...] = ()
-    undriven: tuple[str, ...] = ()
+    links: Bool[np.ndarray, "source target"] | None = None
 
     @functools.cached_property
     def measured(self) -> Samples:
@@ -168,16 +169,38 @@ class SampleEvidence:
 
     @functools.cached_property
     def changes(self) -> dict[int, tuple[float, str, float]]:
-        """The clear changes of regime, by column: standard errors, what changes, and where."""
+        """The clear changes of regime, by column: standard errors, what changes, and where; but for
+        what switches are told to bring about.
+        """
         found, n = {}, len(self.longest)
         for j in self.moving:
-            part = self.stretches[j]
-            if tests.switched(part.x):
+            first, x = self.stretches[j]
+            if tests.switched(x) or self.own.names[j] in self.switches:
                 continue
-            errors, what, where = tests.regime_change(part.x)
+            errors, what, where = tests.regime_change(self.unswitched(j))
             if errors > APART:
-                found[j] = errors, what, (part.first + where * len(part.x)) / n
+                found[j] = errors, what, (first + where * len(x)) / n
         return found
+
+    @functools.cached_property
+    def switches(self) -> tuple[str, ...]:
+        """The names of known inputs, and of variables of two values as they were measured."""
+        known = [x[np.isfinite(x)] for x in np.concatenate(self.measured.values).T]
+        two = [len(np.unique(x)) == 2 for x in known]
+        return (*self.inputs, *itertools.compress(self.samples.names, two))
+
+    def unswitched(self, column: int) -> Float[np.ndarray, "time"]:
+        """Return the longest stretch of a variable without what switches, such as a law, that were
+        found to drive it, be it through others, say of it by least squares.
+        """
+        (first, x), names = self.stretches[column], list(self.samples.names)
+        if self.links is None:
+            return x
+        reached = np.linalg.matrix_power(self.links + np.eye(len(names)), len(names)) > 0
+        drives = reached[:, names.index(self.own.names[column])] & np.isin(names, self.switches)
+        values = bridged(max(self.samples.values, key=len))[first : first + len(x), drives]
+        values = values - values.mean(axis=0)
+        return x - values @ np.linalg.lstsq(values, x - x.mean(), rcond=None)[0]
 
     @functools.cached_property
     def sensors(self) -> tuple[Sensor, ...]:
@@ -712,7 +735,7 @@ def _baselines(evidence: SampleEvidence) -> Iterator[Hit]:
 def _walk(evidence: SampleEvidence) -> Iterator[Hit]:
     if evidence.trends or evidence.changes:
         return
-    roots = {j: tests.unit_root(evidence.stretches[j].x) for j in evidence.moving}
+    roots = {j: tests.unit_root(evidence.unswitched(j)) for j in evidence.moving}
     walks = [j for j, root in roots.items() if root > UNIT_ROOT]
     if walks:
         who = listed([evidence.own.names[j] for j in walks])
@@ -807,7 +830,8 @@ def _held(evidence: SampleEvidence) -> Iterator[Hit]:
             remedy = "Take every sample once: sample as seldom as the slowest variable. An input "
             remedy += f"that is held is declared: inputs=[{sensor.name!r}], or --inputs."
             # What nothing drives may well be set by hand.
-            if share > REPEATED and sensor.name in evidence.undriven:
+            j, links = evidence.samples.names.index(sensor.name), evidence.links
+            if share > REPEATED and links is not None and not links[:, j].any():
                 held = RESERVATION
         else:
             continue

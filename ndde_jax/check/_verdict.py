@@ -1,6 +1,5 @@
 """The verdict of a discovery: five lines, and the findings that they rest on."""
 
-import itertools
 from collections.abc import Iterable
 from typing import Any
 
@@ -90,9 +89,8 @@ def verdict(found: Any) -> Verdict:
 
 def sample_evidence(found: Any) -> SampleEvidence:
     """Return what rules about samples read, of a [`Discovery`][ndde_jax.Discovery]."""
-    others = np.asarray(found.graph).any(axis=2) & ~np.eye(len(found.names), dtype=bool)
-    alone = itertools.compress(found.names, ~others.any(axis=0))
-    return SampleEvidence(found.samples, found.inputs, tuple(alone))
+    links = np.asarray(found.graph).any(axis=2) & ~np.eye(len(found.names), dtype=bool)
+    return SampleEvidence(found.samples, found.inputs, links)
 
 
 def weigh(evidence: GraphEvidence, findings: Iterable[Finding], also: str = "") -> Verdict:

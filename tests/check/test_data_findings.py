@@ -1,5 +1,7 @@
 """What the samples alone give away: each fault by its name, and nothing on good data."""
 
+import dataclasses
+
 import jax
 import numpy as np
 import pytest
@@ -8,10 +10,12 @@ from scipy import signal
 import ndde_jax as ndde
 from ndde_jax._spoken import percent, times
 from ndde_jax.check import _data_tests as tests
-from ndde_jax.check._sample_rules import TREATED
+from ndde_jax.check._finding import findings_of
+from ndde_jax.check._sample_rules import TREATED, SampleEvidence
 from ndde_jax.samples._noise import measurement_error
 
 N = 1200
+WANDERS = {"change of regime", "random walk"}
 
 
 def oscillators(seed=0, n=N, dim=3):
@@ -425,6 +429,35 @@ def test_a_change_of_noise_alone_is_a_reservation_and_one_of_the_mean_a_problem(
     x, late = oscillators(), (np.arange(N) > 600)[:, None]
     assert found(x * np.where(late, 3, 1))["change of regime"].weight == "reservation"
     assert found(x + 4 * late)["change of regime"].weight == "problem"
+
+
+def test_a_change_that_a_switch_brings_about_is_none():
+    """A law lowers speed, and speed deaths."""
+    rng = np.random.default_rng(0)
+    law = (np.arange(400) >= 300).astype(float)
+    speed, deaths = np.zeros((2, 400))
+    for k in range(1, 400):
+        speed[k] = 0.5 * speed[k - 1] - 1.5 * law[k - 1] + 0.6 * rng.normal()
+        deaths[k] = 0.3 * deaths[k - 1] + 0.8 * speed[k - 1] + 0.6 * rng.normal()
+    month = ndde.read_samples(np.stack([deaths, law, speed], axis=1), dt=1.0, time_unit="month")
+
+    def changed(links, samples=month):
+        graph = np.zeros((samples.dim, samples.dim), bool)
+        graph[tuple(np.array(links).T)] = True
+        evidence = SampleEvidence(samples, links=graph)
+        return {finding.name for finding in findings_of("samples", evidence)} & WANDERS
+
+    chain = [(1, 2), (2, 0)]
+    assert not changed(chain)
+    assert changed(chain[1:]) == {"change of regime"}  # nothing says what the law does
+    # Sources whose own level changes are no switches.
+    both = oscillators() + 4 * (np.arange(N) > 600)[:, None]
+    assert changed([(0, 1), (1, 0)], ndde.read_samples(both, dt=1.0)) == {"change of regime"}
+    # The law of which a season was taken off is one still.
+    wave = 1.5 * np.sin(np.arange(400) * np.pi / 6)[:, None] * np.array([1, 0, 1])
+    treated = ndde.prepare_samples(dataclasses.replace(month, values=(month.values[0] + wave,)))
+    assert treated.treatments[0].name == "season" and len(np.unique(treated.values[0][:, 1])) > 2
+    assert not changed(chain, treated)
 
 
 def test_a_quantum_is_exact():
