@@ -27,7 +27,7 @@ from ..samples._prepare import (
     treated_columns,
 )
 from ..samples._samples import Samples
-from ..samples._treatments import HELD, SCHEDULE, Treatment, terms
+from ..samples._treatments import CALENDAR, HELD, SCHEDULE, Treatment, terms
 from . import _data_tests as tests
 from ._finding import (
     NOTE,
@@ -340,6 +340,7 @@ TREATED = {
     ),
     "rows": ("missing rows", "Nothing, if these rows are really missing."),
     "clock": ("irregular clock", "Sample regularly, or resample with a model of the noise."),
+    CALENDAR: ("irregular clock", "Nothing, if a row is a week of a calendar, or the like."),
     "spikes": ("spikes", "Look at them; treat=False (--no-treat) keeps them."),
     "season": (
         "season",
@@ -365,7 +366,7 @@ TREATED = {
 
 
 # Treatments that leave nothing behind, whatever their size.
-HARMLESS = ("rows", "spikes", "rhythm", "codes", SCHEDULE)
+HARMLESS = ("rows", CALENDAR, "spikes", "rhythm", "codes", SCHEDULE)
 
 
 def _dealt_with(treatment: str, remedy: str, evidence: SampleEvidence) -> Iterator[Hit]:

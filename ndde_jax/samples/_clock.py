@@ -177,7 +177,7 @@ def find_grid(times: Sequence[np.ndarray], resolutions: Sequence[float] = DECIMA
     return (
         _fitted(times, [np.arange(len(t)) for t in times], rounding / 2)
         or exact
-        or _fitted(times, _counts(times, step), min(rounding / 2, step / 4))
+        or _fitted(times, counted(times, step), min(rounding / 2, step / 4))
     )
 
 
@@ -186,7 +186,7 @@ def step_behind(times: Sequence[np.ndarray], usual: float, sizes: Sequence[float
     number of usual intervals that each is from the first, and of what three standard errors leave
     open the first whole multiple of a size; the usual interval where there is no grid.
     """
-    counts = _counts(times, usual)
+    counts = counted(times, usual)
     grid = _fitted(times, counts, 0.45 * usual)
     if grid is None:
         return usual
@@ -206,7 +206,7 @@ def rounding_of(times: Sequence[np.ndarray], resolutions: Sequence[float] = DECI
     return 0.0
 
 
-def _counts(times, step: float) -> tuple[np.ndarray, ...]:
+def counted(times: Sequence[np.ndarray], step: float) -> tuple[np.ndarray, ...]:
     """Return the number of steps from the first stamp to each, counted from stamp to stamp."""
     steps = [np.maximum(np.round(np.diff(t) / step), 1).astype(int) for t in times]
     return tuple(np.concatenate([[0], np.cumsum(whole)]) for whole in steps)
@@ -221,7 +221,7 @@ def _multiples(times, pooled, step: float) -> Grid | None:
     near = np.abs(multiple - whole) <= ON_GRID * np.maximum(multiple, 1)
     good = near.all() and (whole >= 1).all() and whole.sum() <= 4 * len(whole)
     mean = float(f"{pooled.sum() / max(whole.sum(), 1):.12g}")
-    return Grid(mean, _counts(times, step)) if good else None
+    return Grid(mean, counted(times, step)) if good else None
 
 
 def _fitted(times, counts, tolerance: float) -> Grid | None:

@@ -13,7 +13,7 @@ from .._checks import check_kind, refusal
 from .._spoken import listed, time_span, times as said_as_times, unit_ratio
 from .._types import Checked, divisor
 from . import _treatments
-from ._clock import DECIMALS, find_grid, step_behind
+from ._clock import DECIMALS, ON_GRID, counted, find_grid, step_behind
 from ._columns import (
     APART,
     are_answered,
@@ -28,8 +28,8 @@ from ._columns import (
 from ._gaps import around_a_grid, bridged, fill_gaps, interpolated, with_rows
 from ._holds import held_inputs, measured_seldom, until_the_next
 from ._lines import SAME_CLOCK, Line, find_lines, with_overtones
-from ._samples import Samples, named, treated
-from ._treatments import HELD, OFFSETS, SCHEDULE, TRANSFORM
+from ._samples import Samples, mask_at, named, treated
+from ._treatments import CALENDAR, HELD, OFFSETS, SCHEDULE, TRANSFORM
 
 EVERY = tuple("codes held spikes rows clock seldom gaps level offsets season trend".split())
 # Those that tests call for; offsets have to be asked for.
@@ -41,6 +41,9 @@ FEWEST, TREND = 100, 0.05
 # Ratio of long to short intervals (95 and 5 % quantiles) from which on stamps are interpolated even
 # if no grid is behind them: below it a lag of sixteen samples is within half a sample of one delay.
 UNEVEN = 1.6
+# Share of steps that must be equal for rows to count as such steps, and how much the others may
+# differ, in steps.
+EQUAL, NEARLY = 0.9, 1 / 3
 # What the interval of a clock that scatters is rounded to where it is known no better, in seconds.
 ROUND = (86400.0, 3600.0, 1800.0, 900.0, 600.0, 300.0, 60.0, 30.0, 10.0, 5.0, 1.0, 0.1, 1e-2, 1e-3)
 # Share of stamps whose next one is the next point of their grid, from which on the points without a
@@ -78,7 +81,9 @@ def prepare_samples(
             variable forgets at once. Binary columns and rare events stay, and so do bursts that
             other variables answer, or announce.
         `"rows"`: rows that are merely missing from a regular grid become missing values.
-        `"clock"`: irregular time stamps, after `"rows"`. Stamps that scatter around a grid are
+        `"clock"`: irregular time stamps, after `"rows"`. Where nearly all steps are equal and the
+            rest differ by less than a third, as weeks that begin anew each year, a row counts as
+            such a step. Stamps that scatter around a grid are
             interpolated onto one of its step, and those whose intervals differ by more than half
             onto one of the median interval.
         `"seldom"`: variables with values at every second sample at most, where another has more:
@@ -317,6 +322,10 @@ def _regular(samples: Samples, known) -> Samples:
     pairs = list(zip(samples.values, samples.times, strict=True))
     intervals = np.concatenate([np.diff(t) for t in samples.times])
     merged = _merged_interval(samples)
+    off = intervals / np.median(intervals)
+    off = np.abs(off - np.maximum(np.round(off), 1))
+    if (off < ON_GRID).mean() > EQUAL and off.max() < NEARLY and merged is None:
+        return _by_row(samples, int((off >= ON_GRID).sum()))
     low, high = np.quantile(intervals, [0.05, 0.95])
     even = high < UNEVEN * low and not all(map(around_a_grid, samples.times))
     if even and merged is None:
@@ -341,6 +350,26 @@ def _regular(samples: Samples, known) -> Samples:
     text = f"{why}; {onto}. The error of that {_has(samples, worst, size)}."
     changes = {"values": values, "times": times, "dt": step, "regular": True}
     return treated(samples, "clock", text, size, range(samples.dim), changes)
+
+
+def _by_row(samples: Samples, others: int) -> Samples:
+    """Return the samples with rows for a clock, all but some `others` of whose steps are equal."""
+    intervals = np.concatenate([np.diff(t) for t in samples.times])
+    step = float(np.median(intervals))
+    counts = counted(samples.times, step)
+    parts = list(zip(samples.values, samples.times, counts, strict=True))
+    values, times = zip(*(with_rows(x, c, t[0], step) for x, t, c in parts), strict=True)
+    each, number = time_span(step, unit=samples.time_unit, digits=4), len(intervals)
+    text = (
+        f"The clock is nearly regular, as that of weeks which begin anew each year: all but "
+        f"{others} of {number} steps are of {each}, and a row counts as one of these."
+    )
+    size = sum(map(len, values)) - sum(map(len, samples.values))
+    if size:
+        text += f" Rows that are missing have missing values: {size}."
+    mask = mask_at(samples.mask, [t[0] + step * c for _, t, c in parts], times)
+    changes = {"values": values, "times": times, "dt": step, "regular": True, "mask": mask}
+    return treated(samples, CALENDAR, text, others / number, range(samples.dim), changes)
 
 
 def _merged_interval(samples: Samples) -> float | None:
@@ -431,9 +460,14 @@ def carried_by_none(
 
 
 def _clocks(samples: Samples) -> tuple[float, ...]:
-    """Return the periods of known clocks, in the unit of time of samples."""
+    """Return the periods of known clocks, in the unit of time of samples; of rows that count as
+    weeks, a year has 52.
+    """
     ratios = ((count, unit_ratio(name, samples.time_unit)) for name, count in CLOCKS)
-    return tuple(count * ratio for count, ratio in ratios if ratio)
+    shorter = 1.0
+    for stamps in (t.times[0] for t in samples.treatments if t.name == CALENDAR):
+        shorter = float(np.ptp(samples.times[0]) / np.ptp(stamps))
+    return tuple(count * ratio * shorter for count, ratio in ratios if ratio)
 
 
 def _without_season(samples: Samples, known) -> Samples:

@@ -10,9 +10,10 @@ from jaxtyping import Float, Shaped
 
 from .._checks import refusal
 from .._spoken import listed
+from ._clock import counted
 from ._dates import dates_after, written
 from ._trajectories import vectors
-from ._treatments import BEFORE, FORMULAS, LABELS, OFFSETS, TRANSFORM, Treatment, restored
+from ._treatments import BEFORE, CALENDAR, FORMULAS, LABELS, OFFSETS, TRANSFORM, Treatment, restored
 
 # Treatments that put an estimate where nothing was measured.
 ESTIMATES = ("gaps", "impute")
@@ -80,6 +81,9 @@ class Samples:
         ```
         """
         start = self.starts[trajectory] if self.starts else ""
+        for stamps in (t.times[trajectory] for t in self.treatments if t.name == CALENDAR):
+            rows = stamps[0] + self.dt * counted((stamps,), self.dt)[0]
+            times = times + np.interp(times, rows, stamps - rows)
         return dates_after(start, times, self.time_unit, self.dt) if start else None
 
     def when(self, index: int, trajectory: int = 0) -> str:
@@ -174,7 +178,7 @@ def treated(
     values = tuple(new.astype(old.dtype, copy=False) for new, old in pairs)
     new = {**changes, "values": values, "treatments": (*samples.treatments, treatment)}
     if "times" in new:
-        new["mask"] = mask_at(samples.mask, samples.times, new["times"])
+        new.setdefault("mask", mask_at(samples.mask, samples.times, new["times"]))
     return dataclasses.replace(samples, **new)
 
 

@@ -20,6 +20,8 @@ OFFSETS = "offsets"
 HELD = "held"
 # Variables that repeat themselves.
 SCHEDULE = "schedule"
+# The treatment of a nearly regular clock, whose rows count as its usual step.
+CALENDAR = "calendar"
 # Fields of samples that a treatment keeps as they were before.
 BEFORE = ("values", "times", "dt", "regular")
 TRANSFORM = "transform"

@@ -1,6 +1,7 @@
 """What is done to samples by default, and that it can be undone."""
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy.signal import lfilter
 
@@ -320,6 +321,37 @@ def test_stamps_around_a_grid_are_interpolated_and_slightly_uneven_steps_are_not
     ]
     uneven = np.cumsum(rng.uniform(0.8, 1.2, 1200))
     assert ndde.prepare_samples(ndde.read_samples(x, t=uneven), steps=("clock",)).treatments == ()
+
+
+def test_weeks_that_begin_anew_each_year_are_rows():
+    """As in records of disease: 52 weeks a year, and the last of eight or nine days."""
+    years = [pd.date_range(f"{year}-01-01", periods=52, freq="7D") for year in range(1990, 2008)]
+    weeks = pd.DatetimeIndex(np.concatenate(years))
+    x = oscillators()[: len(weeks)]
+    table = pd.DataFrame(x, index=weeks)
+    mask = weeks.year == 2007
+    samples = ndde.prepare_samples(ndde.read_samples(table, mask=mask), steps=("clock",))
+    (treatment,) = samples.treatments
+    assert samples.regular and samples.dt == 7 and samples.time_unit == "day"
+    assert "all but 17 of 935 steps are of 7 days" in treatment.text
+    np.testing.assert_array_equal(samples.values[0], x)
+    np.testing.assert_array_equal(samples.mask[0], mask)
+    np.testing.assert_array_equal(samples.dates(samples.times[0]), weeks.values.astype("M8[D]"))
+    np.testing.assert_array_equal(
+        samples.dates(samples.times[0][-1:] + 7), np.array(["2007-12-31"], "M8[D]")
+    )
+    (finding,) = (f for f in ndde.data_findings(samples) if f.name == "irregular clock")
+    assert finding.weight == "note"
+    days = (weeks - weeks[0]).days.to_numpy()
+    yearly = table + 3 * np.sin(2 * np.pi * days / 365.2425)[:, None]
+    season = ndde.prepare_samples(ndde.read_samples(yearly)).treatments[-1]
+    assert season.periods == pytest.approx((364.0,), abs=0.1)  # 52 rows
+    # A year without its second week.
+    short = ndde.prepare_samples(ndde.read_samples(table.drop(weeks[105])), steps=("clock",))
+    assert np.argwhere(np.isnan(short.values[0][:, 0])).tolist() == [[105]]
+    np.testing.assert_array_equal(
+        np.delete(short.dates(short.times[0]), 105), np.delete(weeks.values, 105).astype("M8[D]")
+    )
 
 
 def test_no_common_step():
