@@ -187,7 +187,8 @@ def read_table(path: str | Path, **choices: Any) -> Table:
         free = {name: each for name, each in numbers.items() if name not in options.kept}
         left, more = _variables(read, free, stamps, rows_of(trials, len(frame)))
         numbers = {name: numbers[name] for name in wanted if name in left or name in options.kept}
-        said += more
+        counted = all(name.lower() in INDEX_NAMES for name in time.columns)  # rows, if anything
+        said += (*more, *_like_time(left, rows_of(trials, len(frame))) * counted)
     _check_numeric(file, numbers, frame)
     for text in dict.fromkeys(each.said for each in numbers.values() if each.said):
         names = [name for name, each in numbers.items() if each.said == text]
@@ -364,6 +365,21 @@ def _variables(read: "Clocks", numbers: dict[str, Numbers], stamps: Any, rows: A
     return numbers, said
 
 
+def _like_time(numbers: dict[str, Numbers], rows: Any) -> tuple[str, ...]:
+    """Return a remark on variables that are called as times, or increase throughout as they do."""
+    like = [
+        name
+        for name, each in numbers.items()
+        if (words_of(name) and words_of(name) <= TIME_NAMES | EPOCHS | _dates.YEARS)
+        or (len(each.values) > FEWEST and all(is_rising(each.values[r]).all() for r in rows))
+    ]
+    looks = f"column {like[0]!r} looks like a time and is read as a variable" if like else ""
+    if len(like) > 1:
+        looks = f"columns {listed_names(like)} look like times and are read as variables"
+    then = "--time-column names the time, --columns the variables."
+    return (f"{looks}; {then}",) if like else ()
+
+
 def _is_local(x: np.ndarray, dates: Any, part: str) -> bool:
     """Return whether numbers are a part of dates in another time zone, with or without daylight
     saving.
@@ -464,14 +480,19 @@ class Clocks(NamedTuple):
         known = first.lower() in EPOCHS | {"t", "times", "dates"} or self._mostly_dated(first)
         if known or _dates.is_time(str(self.frame[first].iloc[0])):
             yield self._of(first)
+        yield from self._days_and_times()
         for name in names:
             if words_of(name) & (TIME_NAMES | BEFORE) and self._rises(name):
                 yield self._of(name, name == first and name.lower() in TIME_NAMES)
         for found in self._guessed():
             yield self._of_parts(found, panels=False)
+        # Days and years out of order, which are refused later with the first row that is.
         if "y" in named and {"d", "j"} & set(named):
-            # Days out of order, which are refused later with the first row that is.
             yield self._of_parts(named, even_unordered=True)
+        elif set(named) == {"y"} and self.trials is None:
+            years = self.number(named["y"]).values
+            if len(np.unique(years)) == len(years) and _whole(years, *GUESSED["y"]):
+                yield self._of(named["y"])
         if index and self._rises(names[0]):
             yield self._of(names[0])
         for name in names[:2] if len(self.frame) >= FEWEST else ():
@@ -496,6 +517,22 @@ class Clocks(NamedTuple):
         times = self._times([name], dates, self._within_the_day(name))
         found = self._first_orderly(times) or times[0]
         return found._replace(said=said + found.said)
+
+    def _days_and_times(self) -> Iterator[Time]:
+        """Yield time from days that are counted beside times of day, such as 307 beside 930."""
+        for name in self.frame:
+            if not words_of(name) & {"day", "days", "date"}:
+                continue
+            for clock, seconds in self._clocks([name]):
+                days, columns = self.number(name).values, (name, *clock)
+                if _whole(days, 0, 99_999) and (seconds % 3600).any() and np.ptp(seconds) > 43200:
+                    stamps = span(86400 * days + seconds)
+                    if is_rising(stamps).all():
+                        yield Time(
+                            columns,
+                            stamps,
+                            (f"columns {', '.join(columns)} are taken for the time.",),
+                        )
 
     def _of_parts(
         self, found: dict[str, str], panels: bool = True, *, even_unordered: bool = False

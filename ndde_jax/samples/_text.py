@@ -27,7 +27,7 @@ from ._cells import (
     to_float,
 )
 from ._dates import YEARS, is_date, month_of, words_of
-from ._formats import Found, Options, blamed_on, check_width, refuse_signature, unpacked
+from ._formats import TIME_NAMES, Found, Options, blamed_on, check_width, refuse_signature, unpacked
 
 Rows = Sequence[Sequence[str]]
 LATIN = "it is not UTF-8; read as Latin-1. If names look wrong, save it as UTF-8."
@@ -248,6 +248,9 @@ def found_in(
         and not (thousands or options.decimal),
         f"its last {foot} lines are taken for a note.": foot,
         f"its first {above} lines are taken for a title.": above,
+        "its last column has no name: its header may be one short.": names
+        and not names[-1]
+        and any(row[-1] for row in body),
         f"a row of units ({cells[:60]}) is left out.": units,
         "rows that repeat its header are left out.": repeated,
         f"its first row, {guessed}, is taken for names; --header no if not.": guessed,
@@ -355,8 +358,11 @@ def _fitted(row: list[str], below: Sequence[list[str]], width: int) -> list[str]
     if len(row) >= width and not any(row[width:]):
         return row[:width]
     if len(row) == width - 1 and width > 2 and row[0]:
-        # R gives its row names none, or there is a comma at the end of every other row.
-        named = any(other[-1] for other in below if len(other) == width)
+        # R gives its row names none, or there is a comma at the end of every other row, or the
+        # first name stands above dates.
+        others = [other for other in below[:1000] if len(other) == width]
+        named = any(other[-1] for other in others)
+        named = named and not (words_of(row[0]) & TIME_NAMES and all(is_date(o[0]) for o in others))
         return ["", *row] if named else [*row, ""]
     return []
 

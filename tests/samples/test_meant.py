@@ -1139,3 +1139,36 @@ def test_words_of_digits_are_text(cells, tmp_path):
     rows = [f"{day.date()},{cells},{row}" for day, row in zip(DAYS, ROWS, strict=True)]
     found = read(tmp_path, "when,version,a,b\n" + "\n".join(rows))
     assert found.names == ("a", "b") and "'version' holds text" in found.notices[0]
+
+
+def test_days_that_are_counted_beside_times_of_day_are_the_time(tmp_path):
+    minutes = 930 * 60 // 100 + 10 * np.arange(100)
+    rows = "".join(
+        f"{307 + m // 1440},{m % 1440 // 60 * 100 + m % 60},{36 + m % 7}\n" for m in minutes
+    )
+    table = read(tmp_path, f"day,time,temp\n{rows}")
+    assert table.names == ("temp",) and "columns day, time are taken" in table.notices[0]
+    assert (np.diff(table.stamps) == np.timedelta64(10, "m")).all()
+
+
+def test_years_out_of_order_are_refused_and_not_read_as_a_variable(tmp_path):
+    years = [*range(1900, 1950), *range(1850, 1900)]
+    text = "".join(f"{k},{year},{year % 7}\n" for k, year in enumerate(years, start=1))
+    with pytest.raises(ValueError, match=r"row 51 breaks this, where 1949.* followed by 1850"):
+        sampling(read(tmp_path, f"rownames,year,level\n{text}").stamps)
+
+
+def test_variables_that_look_like_times_are_named(tmp_path):
+    """As the ages of ice, which may count forward or back."""
+    ages = np.cumsum(np.random.default_rng(0).integers(5, 90, 60))
+    rows = "".join(f"{k},{age},{k % 5},{k % 7}\n" for k, age in enumerate(ages, start=1))
+    (said,) = read(tmp_path, f"rownames,age,day,co2\n{rows}").notices
+    assert "columns age, day look like times" in said and "--time-column" in said
+    assert not read(tmp_path, f"time,mass,day,co2\n{rows}").notices
+
+
+def test_a_header_one_name_short_above_dates_begins_with_them(tmp_path):
+    rows = "".join(f"{1990 + k // 12}-{k % 12 + 1:02},{k % 5},{k % 7},-1\n" for k in range(40))
+    table = read(tmp_path, f"Date,level,flow\n{rows}")
+    assert table.names[:2] == ("level", "flow") and table.values[6, :2].tolist() == [1, 6]
+    assert "its header may be one short" in table.notices[0]
