@@ -96,6 +96,11 @@ class Report:
         return listed(self.names, SHOWN_NAMES)
 
     @property
+    def undecided(self) -> str:
+        """The sentence that says as what a record was read that may be a map or a flow, or none."""
+        return next((said for said in self.method if said.startswith("Map or flow is und")), "")
+
+    @property
     def findings(self) -> tuple[Finding, ...]:
         """The reasons of the verdict, the gravest first, and notes."""
         return (*self.verdict.reasons, *self.verdict.notes)

@@ -310,7 +310,7 @@ class GraphEvidence:
         if not times[0] > 0:
             return ""
         if self.flow or self.time_unit:
-            return time_span(*times, unit=self.time_unit)
+            return time_span(*times, unit=self.time_unit or "time unit")
         return time_span(*(time / self.dt for time in times), unit="sample")
 
     def candidate(self, source: int, lag: int) -> str:
@@ -441,7 +441,8 @@ def _lost(e: GraphEvidence) -> Iterator[Hit]:
     "proportional changes",
     "{who} {change} in proportion to {level}, which is {nats:.3g} nats likelier than by amounts: "
     "noise multiplies, and so may what drives.",
-    "Compare with what logarithms tell: transform={transform} ({options}).",
+    "If {it} cannot fall below zero, compare with what logarithms tell: transform={transform} "
+    "({options}).",
 )
 def _proportional(e: GraphEvidence) -> Iterator[Hit]:
     if e.samples is None or e.events:
@@ -455,6 +456,7 @@ def _proportional(e: GraphEvidence) -> Iterator[Hit]:
     words = {
         "who": listed(names),
         "change": "changes" if one else "change",
+        "it": "it" if one else "they",
         "level": "its level" if one else "their levels",
         "nats": nats[columns].sum(),
         "transform": {name: "log" for name in names},

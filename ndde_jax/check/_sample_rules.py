@@ -389,7 +389,8 @@ def _dealt_with(treatment: str, remedy: str, evidence: SampleEvidence) -> Iterat
                 )
                 options = " ".join(f'--log "{name}"' for name in growing)
                 words["remedy"] = (
-                    f"Take logarithms: transform={dict.fromkeys(growing, 'log')} ({options})."
+                    "Take logarithms, of what cannot fall below zero: "
+                    f"transform={dict.fromkeys(growing, 'log')} ({options})."
                 )
             yield Hit(one.size, words, weight=weight)
 
@@ -726,7 +727,7 @@ def _baselines(evidence: SampleEvidence) -> Iterator[Hit]:
 @sample_rule(
     "random walk",
     "Nothing pulls {who} back within the record: it wanders, or the record is short beside its "
-    "slowest movement. Wandering variables seem to be related by chance.",
+    "slowest movement. Variables that wander can seem related by chance.",
     "Record for longer, or analyse the changes instead of the levels.",
     limits=Limits(
         reservation=UNIT_ROOT,
@@ -851,10 +852,23 @@ def _held(evidence: SampleEvidence) -> Iterator[Hit]:
 )
 def _stuck(evidence: SampleEvidence) -> Iterator[Hit]:
     for sensor in _finely(evidence):
-        run = sensor.run
-        if sensor.clipped <= 0.003 and run.repeats < REPEATS:
+        run, lowest = sensor.run, sensor.x[sensor.run.start] == sensor.x.min()
+        if sensor.clipped <= 0.003 and run.repeats < REPEATS and not (lowest or _slow(sensor)):
             words = {"name": sensor.name, "value": sensor.x[run.start], "run": run.length}
             yield Hit(float(run.length), words, variable=sensor.name)
+
+
+def _slow(sensor: Sensor) -> bool:
+    """Return whether a variable moves by no more than what it is rounded to right before its
+    longest run or right after, as a river at low flow: it may well stay where it is.
+    """
+    first, last = sensor.run.start, sensor.run.start + sensor.run.length - 1
+    for beside in (sensor.x[max(first - STUCK, 0) : first + 1], sensor.x[last:][: STUCK + 1]):
+        steps = np.abs(np.diff(beside))
+        smallest = steps[steps > 0].min(initial=np.inf)
+        if len(steps) == STUCK and np.median(steps) <= 2.001 * smallest:
+            return True
+    return False
 
 
 @sample_rule(

@@ -1,5 +1,6 @@
 """The verdict of a discovery: five lines, and the findings that they rest on."""
 
+import itertools
 from collections.abc import Iterable
 from typing import Any
 
@@ -124,10 +125,20 @@ def _next(reasons: list[Finding], notes: list[Finding]) -> str:
         (f.remedy for f in reasons + logarithms if f.remedy),
         key=lambda said: "x[" not in said and "transform=" not in said,
     )
-    remedies = list(dict.fromkeys(by_code))[:2]
-    if not remedies:
+    if not by_code:
         return "found.effects(), found.forecast(...); found.report(full=True) has the rest."
-    return " ".join(remedies)
+    first, *others = by_code
+    again = filter(None, (_beyond(other, first) for other in others))
+    return " ".join((first, *itertools.islice(again, 1)))
+
+
+def _beyond(remedy: str, said: str) -> str:
+    """Return a remedy without its choices that are said already."""
+    choices = remedy.removesuffix(".").split(", or ")
+    left = [one for one in choices if one.lower() not in said.lower()]
+    if len(left) == len(choices):
+        return remedy
+    return f"{left[0][:1].upper()}{', or '.join(left)[1:]}." if left else ""
 
 
 def _what(e: GraphEvidence) -> str:

@@ -305,8 +305,8 @@ def test_a_season_that_grows_with_the_level_asks_for_logarithms():
     season = found(sales, time_unit="month", names=("sales", "costs"))["season"]
     assert season.weight != "note" and "grows with the level" in season.text
     assert season.remedy == (
-        "Take logarithms: transform={'sales': 'log', 'costs': 'log'} "
-        '(--log "sales" --log "costs").'
+        "Take logarithms, of what cannot fall below zero: transform={'sales': 'log', "
+        "'costs': 'log'} (--log \"sales\" --log \"costs\")."
     )
     added = found(np.log(sales), time_unit="month")["season"]
     assert "grows" not in added.text and "transform" not in added.remedy
@@ -524,6 +524,21 @@ def test_an_experiment_that_has_not_begun_is_no_stuck_sensor():
     assert "stuck sensor" not in {f.name for f in ndde.data_findings(samples, ("x0",))}
     held = np.repeat(x[::12], 12, axis=0)  # all repeat as well, again and again
     assert "held values" in found(held)
+
+
+def test_a_river_at_low_flow_is_no_stuck_sensor():
+    """It falls by what it is rounded to, and stays, between floods that move it far."""
+    rng, flow = np.random.default_rng(0), np.full(1000, 3.0)
+    rain = np.where(rng.random(1000) < 0.4, rng.gamma(1.5, 20, size=1000), 0)
+    for t in range(1, 1000):
+        flow[t] = flow[t - 1] + 0.3 * (3 - flow[t - 1]) * rng.uniform(0.5, 1) + rain[t]
+    flow[500:520] = [*np.linspace(3.9, 3.0, 10), *np.full(10, 3.0)]  # until the next flood
+    flow[520] = 50.0
+    x = np.stack([np.round(flow, 1), np.roll(flow, 1) + rng.normal(size=1000)], axis=1)
+    x[900, 0] = 2.5  # not the lowest of all
+    assert "stuck sensor" not in found(x)
+    x[500:510, 0] = 10 + 7 * rng.normal(size=10)
+    assert "stays at 3 for 10 samples" in found(x)["stuck sensor"].text
 
 
 def test_a_code_for_missing_values_is_no_stuck_sensor():

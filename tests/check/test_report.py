@@ -167,6 +167,14 @@ def test_names_are_escaped_and_printable():
     assert "\x1b" not in page + found.report(full=True)
 
 
+def test_an_undecided_record_says_as_what_it_was_read(found):
+    said = "Map or flow is undecided (1 nats between them); the graph is that of a map."
+    decided = found.report_data()
+    report = dataclasses.replace(decided, method=(*decided.method, said))
+    assert said in " ".join(report.text().split()) and "undecided" not in decided.text()
+    assert " ".join(report.text(full=True).split()).count(said) == 1
+
+
 def test_no_edge_is_said_in_words():
     found = found_on(noise(), edges={})
     assert section(found.report(), "Edges kept").startswith("none:")

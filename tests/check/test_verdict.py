@@ -171,6 +171,25 @@ def test_what_a_line_of_code_mends_is_told_first(found):
     assert "transform" not in weigh(evidence_of(found), [logs]).lines[-1]
 
 
+def test_what_to_do_next_is_said_once(found):
+    remedies = (
+        "Sample more often, add lags or variables, or record for longer.",
+        "Record for longer.",
+        "Record for longer, or analyse the changes instead of the levels.",
+    )
+    told = [Finding("measured", said, 1.0, "", "", said, "problem") for said in remedies]
+    assert weigh(evidence_of(found), told).lines[-1] == (
+        f"Next: {remedies[0]} Analyse the changes instead of the levels."
+    )
+
+
+def test_a_delay_has_a_unit_also_where_none_is_known(found):
+    edge = (0, 1, 1)
+    plain = dataclasses.replace(evidence_of(found), time_unit="", flow=True)
+    assert plain.after(edge).split(" (")[0].endswith("time units")
+    assert dataclasses.replace(plain, flow=False).after(edge).split(" (")[0].endswith("samples")
+
+
 def test_links_that_pass_on_nothing_new_are_weak(found, monkeypatch):
     """Of many links one is a reservation; more than a fifth of them refuse what promises that four
     of five are true.

@@ -56,6 +56,10 @@ def test_proportional_changes_are_told_from_changes_by_amounts():
     turns = np.where(np.arange(500)[:, None] // 100 % 3 == np.arange(3)[None], np.exp(y), np.nan)
     turned = ndde.read_samples(turns, dt=1.0)
     assert proportional(factor_nats(turned), turned).all()
+    # What was measured below zero, though it is not without its season.
+    wave = 2 * np.sin(2 * np.pi * np.arange(len(y)) / 12)[:, None]
+    treated = ndde.prepare_samples(ndde.read_samples(np.exp(y) + wave, dt=1.0, time_unit="month"))
+    assert (treated.values[0] > 0).all() and not factor_nats(treated).any()
     logs = ndde.prepare_samples(samples, (), transform={"x1": "log"})
     assert not factor_nats(logs)[1]
 
