@@ -187,8 +187,13 @@ def read_labelled(x: Any, *, time: bool = True) -> Labelled:
         return Labelled(x.values, x.names, dt, None, x.time_unit, starts=starts)
     items = list(x) if isinstance(x, list | tuple) else [x]
     readers = [_reader(item) for item in items]
-    if not items or None in readers:
+    if not any(readers):
         return Labelled(x, None, None, None, "")
+    if None in readers:
+        raise ValueError(
+            "x: a list must hold frames or arrays, not both, as columns of frames are matched by "
+            "their names and those of arrays by their place. Make frames of all."
+        )
     pairs = zip(readers, items, strict=True)
     return joined([part for reader, item in pairs if reader for part in reader(item, time)])
 

@@ -96,6 +96,12 @@ def test_pandas_columns_that_are_no_numbers_are_named(column):
         read_labelled(x)
 
 
+def test_frames_and_arrays_are_no_list_of_recordings():
+    """The columns of the frames were matched by their place then."""
+    with pytest.raises(ValueError, match="frames or arrays, not both"):
+        read_labelled([frame(), frame()[["b", "a"]], VALUES])
+
+
 def test_recordings_count_time_in_the_unit_of_the_first():
     """The interval of days is not that of hours, whatever each is called by itself."""
     hourly, daily, monthly = (
