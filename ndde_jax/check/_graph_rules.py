@@ -441,7 +441,7 @@ def _lost(e: GraphEvidence) -> Iterator[Hit]:
     "proportional changes",
     "{who} {change} in proportion to {level}, which is {nats:.3g} nats likelier than by amounts: "
     "noise multiplies, and so may what drives.",
-    "If {it} cannot fall below zero, compare with what logarithms tell: transform={transform} "
+    "If {who} cannot fall below zero, compare with what logarithms tell: transform={transform} "
     "({options}).",
 )
 def _proportional(e: GraphEvidence) -> Iterator[Hit]:
@@ -456,7 +456,6 @@ def _proportional(e: GraphEvidence) -> Iterator[Hit]:
     words = {
         "who": listed(names),
         "change": "changes" if one else "change",
-        "it": "it" if one else "they",
         "level": "its level" if one else "their levels",
         "nats": nats[columns].sum(),
         "transform": {name: "log" for name in names},

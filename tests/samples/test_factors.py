@@ -115,3 +115,4 @@ def test_outbreaks_have_their_links_at_their_lags(seed):
     assert all(one.name != "proportional changes" for one in logs.findings)
     (note,) = [one for one in found.findings if one.name == "proportional changes"]
     assert note.weight == "note" and "'x1': 'log', 'x2': 'log'" in note.remedy
+    assert note.remedy.startswith("If x1, x2 cannot fall below zero")
