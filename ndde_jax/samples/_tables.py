@@ -628,9 +628,10 @@ class Clocks(NamedTuple):
 
     def _clocks(self, columns: Collection[str]) -> Iterator[tuple[tuple[str, ...], np.ndarray]]:
         """Return columns with times of day, as text or as in 1330, and the seconds they tell."""
-        names = list(self.frame)
+        names, parts = list(self.frame), self.named({"date"})
+        of_days = {name for part, name in parts.items() if part not in SECONDS}  # 1950 is a year
         for before, name in zip(["", *names], names, strict=False):
-            if name in columns:
+            if name in columns or name in of_days:
                 continue
             cells = self.frame[name]
             called = words_of(name) & (TIME_NAMES | {"hhmm"})

@@ -1151,6 +1151,18 @@ def test_days_that_are_counted_beside_times_of_day_are_the_time(tmp_path):
     assert (np.diff(table.stamps) == np.timedelta64(10, "m")).all()
 
 
+def test_a_year_beside_dates_is_no_time_of_day(tmp_path):
+    """1950 is not ten to eight in the evening, where the dates of several stations repeat."""
+    days = [f"{year}-01-{day:02}" for year in (1950, 2022) for day in range(1, 32)]
+    rows = "".join(
+        f"{site},{date},{k % 7},{date[:4]}\n" for site in "ab" for k, date in enumerate(days)
+    )
+    table = read(tmp_path, f"site,date,tmax,year\n{rows}")
+    assert table.stamps[0] == np.datetime64("1950-01-01") and len(table.recordings) == 2
+    assert set(table.stamps.astype("M8[D]")) == set(np.array(days, "M8[D]"))
+    assert (table.stamps == table.stamps.astype("M8[D]")).all()
+
+
 def test_years_out_of_order_are_refused_and_not_read_as_a_variable(tmp_path):
     years = [*range(1900, 1950), *range(1850, 1900)]
     text = "".join(f"{k},{year},{year % 7}\n" for k, year in enumerate(years, start=1))
