@@ -786,7 +786,7 @@ def _replaceable(e: GraphEvidence) -> Iterator[Hit]:
         share = count / int((e.kept & ~e.touching).sum())
         edges = listed(said, SHOWN_LINKS, "; ")
         words = {"count": count, "kept": int(e.kept.sum()), "edges": edges}
-        own = [int(rivals.rival[edge][0]) == edge[1] for edge in e.edges(e.replaceable)]
+        own = [_by_own_past(e, edge) for edge in e.edges(e.replaceable)]
         words["rivals"] = "another variable" + " or from the target's own past" * any(own)
         words["remedy"] = (
             "Record for longer: of few samples a past tells what its drivers did."
@@ -800,6 +800,14 @@ def _replaceable(e: GraphEvidence) -> Iterator[Hit]:
         other = [told and not past for told, past in zip(other, own, strict=True)]
         many = sum(other) > 1 and share * sum(other) / count > CARRIED
         yield Hit(share, words, weight=PROBLEM if many else e.doubt)
+
+
+def _by_own_past(e: GraphEvidence, edge: Edge) -> bool:
+    """Return whether the rival of a link is the target itself before what the link reads: a copy
+    of the source stands in for it at the same time.
+    """
+    rival, lag = map(int, e.relations.rivals.rival[edge])
+    return rival == edge[1] and lag > edge[2]
 
 
 def _drives_anyway(e: GraphEvidence, edge: Edge) -> bool:

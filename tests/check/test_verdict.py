@@ -82,9 +82,10 @@ def test_the_report_begins_with_it_and_is_short(found):
 def test_inputs_that_another_variable_could_carry(found, monkeypatch):
     """One is a reservation, two of nine are too many."""
 
-    def with_rivals(graph, close):
-        cost = np.where(graph, 0.2, np.inf)
-        rivals = Rivals(cost, np.where(close, -0.1, cost), np.zeros((*graph.shape, 2), int), cost)
+    def with_rivals(graph, close, lag=0):
+        cost, rival = np.where(graph, 0.2, np.inf), np.zeros((*graph.shape, 2), int)
+        rival[..., 1] = lag
+        rivals = Rivals(cost, np.where(close, -0.1, cost), rival, cost)
         relations = dataclasses.replace(Relations.none(graph), rivals=rivals)
         monkeypatch.setattr("ndde_jax._discovery.relations", lambda *_, **__: relations)
         return again(found, graph=graph, lower=np.where(graph, 0.1, -1.0), scores=1.0 * graph)
@@ -109,7 +110,8 @@ def test_inputs_that_another_variable_could_carry(found, monkeypatch):
     # What the target's own past could carry may be no link at all, and is none to another variable.
     into_first = np.zeros_like(many)
     into_first[1, 0, 0] = into_first[2, 0, 0] = True  # all rivals are variable 0
-    told = with_rivals(many, into_first).verdict
+    assert with_rivals(many, into_first).verdict == "not supported"  # a copy, at the same lag
+    told = with_rivals(many, into_first, lag=1).verdict
     assert told == "with reservations" and "or from the target's own past" in told.reasons[0].text
     assert told.reasons[0].remedy.startswith("Record for longer")
     evidence = evidence_of(with_rivals(np.ones_like(many), np.ones_like(many)))
