@@ -203,8 +203,8 @@ class SignalStrengths(eqx.Module):
         `[source target]`. Neighbouring lags can stand in for one another in `value`, not here.
     - `graph`: the graph the strengths are relative to.
     - `risk`: held-out risk of that graph per target; 1 is as good as predicting the mean rate. The
-        corrected one in-sample where nothing was held out, and of the edges kept where these are
-        others, as in a [`Discovery`][ndde_jax.Discovery].
+        corrected one in-sample where nothing was held out, and in a
+        [`Discovery`][ndde_jax.Discovery] 1 where no edge was kept of those measured.
     - `risk_in_sample`: the same in-sample, corrected.
     - `threshold`: least worth of an edge per target under the default rule of `kept`.
     - `prior`: the prior knowledge of the windows. Edges that are not allowed are measured like all
@@ -222,9 +222,13 @@ class SignalStrengths(eqx.Module):
     threshold: Float[Array, "target"]
     prior: PriorKnowledge
 
-    def with_risk(self, risk: Float[Array, "target"]) -> "SignalStrengths":
-        """Return the same with the risk of another graph, in which nothing was held out."""
-        return dataclasses.replace(self, risk=risk, risk_in_sample=risk)
+    def without_explained(self, targets: Bool[np.ndarray, "target"]) -> "SignalStrengths":
+        """Return the same where nothing is explained of some targets, of which no edge is kept."""
+        risks = {
+            name: to_jax(np.where(targets, 1, old), old.dtype)
+            for name, old in (("risk", self.risk), ("risk_in_sample", self.risk_in_sample))
+        }
+        return dataclasses.replace(self, **risks)
 
     def price(self, price: Checked[AbstractPrice | RealScalarLike | None] = None) -> Array:
         """Return the price of an edge of each target, `[target]`; by default the threshold."""
@@ -315,8 +319,7 @@ class Measured(eqx.Module):
         )
         graph, remarks = self.graph & ~edges, (*self.remarks, remark)
         nothing = ~graph.any(axis=(0, 2))
-        risk = to_jax(np.where(nothing, 1, old.risk), old.risk.dtype)
-        strengths = dataclasses.replace(old, value=value, lower=lower).with_risk(risk)
+        strengths = dataclasses.replace(old, value=value, lower=lower).without_explained(nothing)
         held_out = np.where(nothing, 1, self.held_out)
         changed = dict(strengths=strengths, graph=graph, held_out=held_out, remarks=remarks)
         return dataclasses.replace(self, **changed)
@@ -383,12 +386,8 @@ def measure_targets(
     if not data.refused:
         fits = [target.fit.on(own) for target, own in zip(targets, mask, strict=True)]
         held_out = np.array([fit.held_out(windows.reach) for fit in fits])
-        # Of the graph that is kept, and not of the one that the search ended with.
-        risk = [
-            row.risk if (row.mask == own).all() else fit.corrected_risk()
-            for row, own, fit in zip(rows, mask, fits, strict=True)
-        ]
-        strengths = strengths.with_risk(data.numbers(risk))
+        # Strengths and risk are of one graph; without any edge nothing is explained.
+        strengths = strengths.without_explained(~graph.any(axis=(0, 2)))
     nowhere = np.full(graph.shape, np.nan)
     model = drift_on(screened, graph, networks_of(targets))
     return Measured(strengths, model, by_network, graph, graph, nowhere, nowhere, held_out)

@@ -144,8 +144,8 @@ def test_blocks_of_a_network_add_up_to_its_risk():
         np.testing.assert_allclose(row.left @ size / size.sum(), float(row.fit.risk), rtol=1e-4)
 
 
-def test_the_risk_is_of_the_edges_that_are_kept():
-    """What bursts from stretch to stretch lose at the end was counted as explained."""
+def test_what_loses_all_its_edges_at_the_end_is_not_explained():
+    """What bursts from stretch to stretch was counted as explained."""
     rng, z = np.random.default_rng(1), np.zeros((80, 3))
     for i in range(1, len(z)):
         z[i] = 0.6 * z[i - 1] + rng.normal(size=3)
@@ -155,7 +155,6 @@ def test_the_risk_is_of_the_edges_that_are_kept():
     dropped = np.asarray(measured.strengths.graph) & ~measured.graph
     nothing = ~measured.graph.any(axis=(0, 2))
     assert (dropped.any(axis=(0, 2)) & nothing).any()
-    np.testing.assert_allclose(measured.strengths.risk, measured.held_out, rtol=0.2)
     np.testing.assert_allclose(np.asarray(measured.strengths.risk)[nothing], 1)
 
 
