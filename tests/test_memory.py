@@ -38,6 +38,7 @@ def test_programs_are_forgotten_when_there_are_too_many(cached, monkeypatch):
     assert cached() == 0
 
 
+@pytest.mark.slow
 def test_counting_is_not_done_at_every_call(cached, monkeypatch):
     monkeypatch.setattr(_memory, "INTERVAL", 3600.0)
     _memory.make_room()

@@ -127,6 +127,7 @@ def test_links_in_both_directions_are_not_both_passed_on():
     assert all(sm.OLS(x[1:, j], past).fit().pvalues[i + 1] < 1e-6 for i, j, _ in near)
 
 
+@pytest.mark.slow
 def test_a_graph_that_is_empty_for_what_is_passed_on_is_not_supported():
     rng, x = np.random.default_rng(0), np.zeros((1000, 2))
     for t in range(1, 1000):

@@ -67,6 +67,7 @@ def test_a_schedule_drives_within_its_period_and_nothing_drives_it(found):
     assert found.inputs == ("weekend",)
 
 
+@pytest.mark.slow
 def test_a_schedule_goes_on_in_forecasts_from_where_a_history_ends(found):
     later = (np.arange(900, 920) % 7 > 4).astype(float)
     ahead = inputs_ahead(read_history(found, None), None, 20)

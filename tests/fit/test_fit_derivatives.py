@@ -47,6 +47,7 @@ def test_of_polynomials(scheme, lacking):
     check(lambda c: rate(c, graph, scheme))
 
 
+@pytest.mark.slow
 def test_of_numbers_that_may_be_simple():
     # Where the number was taken to be a simple one, nothing depends on the data any more.
     family = ndde.models.Polynomials(simple_numbers=True)
@@ -99,6 +100,7 @@ def test_a_batch_equals_its_members():
     np.testing.assert_allclose(slope[0], jax.jit(jax.grad(rate))(0.1), rtol=1e-9)
 
 
+@pytest.mark.slow
 def test_of_a_fit_by_adam_at_weights_that_have_not_moved():
     """Adam divides by the root of a mean square, which is 0 there and has no derivative at 0."""
     windows = ndde.lagged_windows(

@@ -79,6 +79,7 @@ def test_spikes_of_a_relaxation_oscillation_are_no_passing_events():
     assert read_events(samples, lags=(0, 1, 2, 3)) is None
 
 
+@pytest.mark.slow
 def test_rain_that_wets_the_soil_on_many_days_is_no_passing_event():
     """Rare, heavy and alike; yet rain says what the soil does, given all others."""
     rng, n = np.random.default_rng(10), 1460

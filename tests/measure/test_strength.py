@@ -106,6 +106,7 @@ def test_search_finds_the_best_subset_by_brute_force(linear):
             assert tuple(np.flatnonzero(found[:, target, 0])) == best
 
 
+@pytest.mark.slow
 def test_a_source_at_all_lags_is_worth_more_than_each_of_its_collinear_lags():
     """x1 is driven by x0, seen at two neighbouring lags that can replace each other."""
     rng = np.random.default_rng(2)

@@ -93,6 +93,7 @@ def test_certificate_of_the_best_graph(strengths, exact):
         np.testing.assert_allclose(margin[target, edge], expected, atol=0.015)
 
 
+@pytest.mark.slow
 def test_certificate_finds_what_is_wrong(windows, exact):
     wrong = exact.graph.at[1, 0, 1].set(False)  # a true edge left out of target 0
     strengths = ndde.signal_strengths(
@@ -137,6 +138,7 @@ def test_path(along):
     np.testing.assert_array_equal(along.graph(0.11), along.graphs[1])
 
 
+@pytest.mark.slow
 def test_selected_graph_holds_the_true_drivers(along):
     found = np.asarray(from_graph_axes(along.graph()))
     assert not np.any(TRUTH & ~found)

@@ -60,6 +60,7 @@ def test_a_season_that_was_taken_out_before_stays_out(own):
         assert [t.name for t in found.samples.treatments] == ["season"]
 
 
+@pytest.mark.slow
 def test_what_is_left_of_a_rate_is_its_noise(own):
     # Of a variable that forgets at rate 1 over a step: Σ² (1 − exp(−2Δ)) / (2 Δ²); and the cost of
     # a few edges.

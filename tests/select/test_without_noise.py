@@ -74,6 +74,7 @@ def flow(name):
     return solve_ivp(drift, (0, t[-1]), start, "DOP853", t_eval=t, rtol=1e-9, atol=1e-10).y.T
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FLOWS)
 def test_past_states_do_not_make_up_for_a_law_of_the_present(name):
     path, who = flow(name), np.array(FLOWS[name][2], bool)
@@ -110,6 +111,7 @@ def test_past_states_are_no_rivals_of_a_law_of_the_present():
     assert found.verdict == "supported"
 
 
+@pytest.mark.slow
 def test_a_weak_delay_of_a_law_that_is_known_to_the_last_digit_is_kept():
     """It explains a thousandth of the rate that the present leaves."""
 

@@ -86,6 +86,7 @@ def test_against_the_closed_form_of_a_normal_law(found):
     assert float(found.window(10.0)) == pytest.approx(10 * float(found.smallest) / 2, rel=1e-5)
 
 
+@pytest.mark.slow
 def test_relative_to_a_graph_strengths_are_larger(windows, found):
     """The copy may not stand in for the first input there, so the window would be overstated."""
     graph = np.zeros((3, 3, 1), bool)

@@ -91,6 +91,7 @@ def test_a_system_that_settles_elsewhere_is_heard_in_stretches(found, monkeypatc
     assert len(make_echoes(found, found.resample(key=jax.random.key(0)))) == 2
 
 
+@pytest.mark.slow
 def test_intervals_know_of_it(found, echoes):
     heard = found.effects()
     deaf = dataclasses.replace(found)

@@ -19,6 +19,7 @@ from ndde_jax.use._simulate import make_steps, no_change, simulate
 from .small import DT, HORIZON, KEY, LAGS, NAMES, SIGMA, TRUTH, discovery, linear_path, respond
 
 
+@pytest.mark.slow
 def test_the_simulator_is_heuns_method(found):
     past, rng = np.array(LAGS), np.random.default_rng(0)
     steps = make_steps(found, found.resample(), no_change(5, 3), [3, 17], LAGS[-1] + 1)

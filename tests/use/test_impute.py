@@ -392,6 +392,7 @@ def test_a_forecast_from_a_gap_says_so(found):
     assert any("not measured: paths start from one draw" in note for note in notes)
 
 
+@pytest.mark.slow
 def test_residuals_are_looked_at_where_all_was_measured(rounds):
     from ndde_jax.check._graph_rules import evidence_of
 

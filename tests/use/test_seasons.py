@@ -40,6 +40,7 @@ def found():
     return made
 
 
+@pytest.mark.slow
 def test_a_forecast_goes_on_with_the_season(found):
     made = found.forecast(24, key=KEY)
     np.testing.assert_array_equal(made.ts, np.arange(N, N + 24.0))

@@ -266,6 +266,7 @@ def test_xarray_is_read_by_name(found):
     assert int(data.graph.sum()) == TRUTH.sum() and data.attrs["time_unit"] == found.time_unit
 
 
+@pytest.mark.slow
 def test_members_are_confined_where_the_regression_stands_alone(found):
     """Far outside the data the columns of a regression are constant, and nothing pulled back."""
     model = ndde.confine(found.model, windows=found.windows)

@@ -145,6 +145,7 @@ def test_midpoint_windows_carry_it():
         ndde.select.midpoint_windows(x, dt=1.0, lags=(0,), prior=prior)
 
 
+@pytest.mark.slow
 def test_path_obeys(quick):
     config = ndde.FitConfig(max_steps=100, patience=None, newton_steps=10, batch_size=32)
     found = ndde.select.coefficient_path(
