@@ -16,6 +16,7 @@ from .check._finding import LINE, Finding, findings_of
 from .check._graph_rules import GraphEvidence, evidence_of
 from .check._identifiability import IdentifiabilityReport, lines_text
 from .check._verdict import Verdict
+from .select._reading import EITHER
 from .windows._stencils import FORMULAS
 
 # Rows of the table of edges, edges in the few lines of a prompt, and names in a sentence.
@@ -98,7 +99,7 @@ class Report:
     @property
     def undecided(self) -> str:
         """The sentence that says as what a record was read that may be a map or a flow, or none."""
-        return next((said for said in self.method if said.startswith("Map or flow is und")), "")
+        return next((said for said in self.method if said.startswith(EITHER)), "")
 
     @property
     def findings(self) -> tuple[Finding, ...]:

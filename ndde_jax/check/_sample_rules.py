@@ -196,11 +196,23 @@ class SampleEvidence:
         (first, x), names = self.stretches[column], list(self.samples.names)
         if self.links is None:
             return x
-        reached = np.linalg.matrix_power(self.links + np.eye(len(names)), len(names)) > 0
-        drives = reached[:, names.index(self.own.names[column])] & np.isin(names, self.switches)
+        from scipy.sparse.csgraph import breadth_first_order  # takes a moment to import
+
+        target = names.index(self.own.names[column])
+        behind = breadth_first_order(self.links.T, target, return_predecessors=False)
+        drives = np.isin(names, self.switches) & np.isin(np.arange(len(names)), behind)
         values = bridged(max(self.samples.values, key=len))[first : first + len(x), drives]
         values = values - values.mean(axis=0)
         return x - values @ np.linalg.lstsq(values, x - x.mean(), rcond=None)[0]
+
+    @functools.cached_property
+    def growing(self) -> dict[int, str]:
+        """The variables that change in proportion to their level, before seasons and trends were
+        removed from them as if these were added: columns and names.
+        """
+        before = self.samples.before("season", "trend")
+        found = np.flatnonzero(proportional(factor_nats(before), before))
+        return {int(j): before.names[j] for j in found}
 
     @functools.cached_property
     def sensors(self) -> tuple[Sensor, ...]:
@@ -381,31 +393,20 @@ def _dealt_with(treatment: str, remedy: str, evidence: SampleEvidence) -> Iterat
                 words["meaning"] = (
                     " How the variables change still depends on where in the cycle it is."
                 )
-            if growing := _growing(evidence.samples, one):
+            growing = evidence.growing if one.name in ("season", "trend") else {}
+            if growing.keys() & set(one.columns):
+                names = list(growing.values())
+                options = " ".join(f'--log "{name}"' for name in names)
                 weight = PROBLEM if weight == PROBLEM else RESERVATION
                 words["meaning"] += (
-                    f" What changes {listed(growing, most=4)} grows with the level, so a part of "
-                    "it is left."
+                    f" What changes {listed(names, most=4)} grows with the level, so a part of it "
+                    "is left."
                 )
-                options = " ".join(f'--log "{name}"' for name in growing)
                 words["remedy"] = (
                     "Take logarithms, of what cannot fall below zero: "
-                    f"transform={dict.fromkeys(growing, 'log')} ({options})."
+                    f"transform={dict.fromkeys(names, 'log')} ({options})."
                 )
             yield Hit(one.size, words, weight=weight)
-
-
-def _growing(samples: Samples, treatment: Treatment) -> list[str]:
-    """Return the variables that change in proportion to their level, where a season or trend was
-    removed from one of them as if it were added.
-    """
-    if treatment.name not in ("season", "trend"):
-        return []
-    raw = samples.as_measured()
-    found = proportional(factor_nats(raw), raw)
-    if not found[list(treatment.columns)].any():
-        return []
-    return [name for name, grows in zip(samples.names, found, strict=True) if grows]
 
 
 def _set(treatment: Treatment) -> bool:

@@ -29,7 +29,8 @@ def factor_nats(samples: Samples) -> Float[np.ndarray, "dim"]:
     there = np.isfinite(every)
     low = np.where(there, every, np.inf).min(axis=0)
     # What was measured at zero or below has no logarithm, also where a season was taken off.
-    low = np.minimum(low, np.nanmin(np.concatenate(samples.as_measured().values), axis=0))
+    whole = np.concatenate(samples.before("season", "trend").values)
+    low = np.minimum(low, np.where(np.isfinite(whole), whole, np.inf).min(axis=0))
     high = np.where(there, every, -np.inf).max(axis=0)
     changed = {j for t in samples.treatments for j in t.columns if t.kinds}
     for j in np.flatnonzero((low > 0) & (high > WIDE * low)):

@@ -19,7 +19,8 @@ FEWEST_CYCLES, OF_CLOCK, ALMOST = 6, 3, 0.02
 SAME_CLOCK = 0.4
 # Samples per cycle that records without a unit of time are likely to have: quarters and months of a
 # year, days and working days of a week, five minutes to hours of a day, weeks and days of a year.
-# The period of a system's own oscillation is within a hundredth of one of these by a chance of 2 %.
+# A period between four samples and a sixth of the record is near one of these by a chance of two to
+# four in a hundred: the sum of their widths over the range, both in logarithms.
 USUAL, SAME_COUNT = (4, 12, 7, 5, 288, 144, 96, 48, 24, 365.2425 / 7, 365.2425), 0.01
 # Most pieces of a record whose phases are compared.
 PIECES = 32

@@ -436,7 +436,9 @@ def rhythms(samples: Samples) -> tuple[Line, ...]:
     return tuple(kept)
 
 
-def carriers(samples: Samples, lines: Sequence[Line], known: Bool[np.ndarray, "dim"]):
+def carriers(
+    samples: Samples, lines: Sequence[Line], known: Bool[np.ndarray, "dim"]
+) -> Bool[np.ndarray, "dim"]:
     """Return which variables carry spectral lines as clocks do: known inputs that have some, and
     variables that consist of theirs, or have some and repeat themselves, as hours of the day do.
     """

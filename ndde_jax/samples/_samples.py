@@ -150,11 +150,18 @@ class Samples:
 
     def as_measured(self) -> "Samples":
         """The samples before all treatments."""
-        if not self.treatments:
+        return self.before(*(treatment.name for treatment in self.treatments[:1]))
+
+    def before(self, *names: str) -> "Samples":
+        """The samples before the first treatment that has one of some names; as they are without
+        any.
+        """
+        places = (k for k, treatment in enumerate(self.treatments) if treatment.name in names)
+        if (first := next(places, None)) is None:
             return self
-        before = self.treatments[0].before
+        before = self.treatments[first].before
         mask = mask_at(self.mask, self.times, before["times"])
-        return dataclasses.replace(self, **before, treatments=(), mask=mask)
+        return dataclasses.replace(self, **before, treatments=self.treatments[:first], mask=mask)
 
     def __repr__(self) -> str:
         lengths = ", ".join(str(len(value)) for value in self.values)

@@ -766,11 +766,8 @@ def _counted(name: str, values: np.ndarray) -> tuple[np.ndarray, tuple[str, ...]
 
 def _held(frame: Any) -> Any:
     """Return a frame whose words hold until the next ones, as those of merged cells do."""
-    rows, held = np.arange(len(frame)), {}
-    for name in (name for name in frame if frame[name].dtype.kind == "O"):
-        last = np.maximum.accumulate(np.where(frame[name].map(is_missing), 0, rows))
-        held[name] = frame[name].to_numpy()[last]
-    return frame.assign(**held)
+    words = frame[[name for name in frame if frame[name].dtype.kind == "O"]]
+    return frame.assign(**words.mask(words.map(is_missing)).ffill().fillna(words))
 
 
 def groups_of(frame: Any, names: Sequence[str]) -> np.ndarray:

@@ -222,8 +222,8 @@ class SignalStrengths(eqx.Module):
     threshold: Float[Array, "target"]
     prior: PriorKnowledge
 
-    def without_explained(self, targets: Bool[np.ndarray, "target"]) -> "SignalStrengths":
-        """Return the same where nothing is explained of some targets, of which no edge is kept."""
+    def explaining_nothing(self, targets: Bool[np.ndarray, "target"]) -> "SignalStrengths":
+        """Return the strengths with a risk of 1 for some targets, of which no edge is kept."""
         risks = {
             name: to_jax(np.where(targets, 1, old), old.dtype)
             for name, old in (("risk", self.risk), ("risk_in_sample", self.risk_in_sample))
@@ -319,7 +319,7 @@ class Measured(eqx.Module):
         )
         graph, remarks = self.graph & ~edges, (*self.remarks, remark)
         nothing = ~graph.any(axis=(0, 2))
-        strengths = dataclasses.replace(old, value=value, lower=lower).without_explained(nothing)
+        strengths = dataclasses.replace(old, value=value, lower=lower).explaining_nothing(nothing)
         held_out = np.where(nothing, 1, self.held_out)
         changed = dict(strengths=strengths, graph=graph, held_out=held_out, remarks=remarks)
         return dataclasses.replace(self, **changed)
@@ -387,7 +387,7 @@ def measure_targets(
         fits = [target.fit.on(own) for target, own in zip(targets, mask, strict=True)]
         held_out = np.array([fit.held_out(windows.reach) for fit in fits])
         # Strengths and risk are of one graph; without any edge nothing is explained.
-        strengths = strengths.without_explained(~graph.any(axis=(0, 2)))
+        strengths = strengths.explaining_nothing(~graph.any(axis=(0, 2)))
     nowhere = np.full(graph.shape, np.nan)
     model = drift_on(screened, graph, networks_of(targets))
     return Measured(strengths, model, by_network, graph, graph, nowhere, nowhere, held_out)

@@ -29,11 +29,13 @@ SMOOTH = (
     "The samples are of a smooth path, a flow: {nats} likelier than a map, errors of interpolation "
     "allowed for."
 )
+# How both sentences begin.
+EITHER = "Map or flow is undecided"
 UNDECIDED = {
-    "map": "Map or flow is undecided ({nats} between them); the graph is that of a map, from one "
-    "sample to the next.",
-    "flow": "Map or flow is undecided ({nats} between them); the graph is that of a flow, with "
-    "states halfway through each step.",
+    "map": f"{EITHER} ({{nats}} between them); the graph is that of a map, from one sample to the "
+    "next.",
+    "flow": f"{EITHER} ({{nats}} between them); the graph is that of a flow, with states halfway "
+    "through each step.",
 }
 SEARCHED = {
     "map": "The samples move as a map, from one to the next: {nats} likelier than a flow, each "

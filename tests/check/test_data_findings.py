@@ -314,6 +314,11 @@ def test_a_season_that_grows_with_the_level_asks_for_logarithms():
         "Take logarithms, of what cannot fall below zero: transform={'sales': 'log', "
         "'costs': 'log'} (--log \"sales\" --log \"costs\")."
     )
+    # A code for missing values is no measurement below zero.
+    coded = sales.copy()
+    coded[50:200:50] = -999
+    coded = found(coded, time_unit="month", names=("sales", "costs"))["season"]
+    assert coded.remedy == season.remedy
     added = found(np.log(sales), time_unit="month")["season"]
     assert "grows" not in added.text and "transform" not in added.remedy
 
