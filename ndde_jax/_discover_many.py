@@ -103,8 +103,8 @@ def discover_many(
     print([one.graph[:, :, 0].tolist() for one in found])
     ```
     """
-    check_concrete("discover_many", (systems, dt, t, coefficient, key), "Use recover, which can.")
     systems = _listed(systems)
+    check_concrete("discover_many", (systems, dt, t, coefficient, key), "Use recover, which can.")
     recipe = check_settings(coefficient, recipe, scheme, treat)
     key = check_key(key)
     check_choice(errors, "errors", ("keep", "raise"))

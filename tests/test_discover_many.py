@@ -87,6 +87,10 @@ def test_an_executor_of_threads_changes_nothing_and_stays_open(alone):
         assert pool.submit(lambda: 7).result() == 7
 
 
+def test_systems_may_come_from_a_generator(computed, alone):
+    assert_same(run(x for x in SYSTEMS), alone)
+
+
 def test_a_system_depends_on_its_number_and_on_nothing_else(alone):
     assert_same(run(SYSTEMS[:1]), alone[:1])
     assert_same(run(SYSTEMS[:1] * 2)[:1], alone[:1])

@@ -1,7 +1,7 @@
 """Forecasts: paths of a learned system from the end of a record."""
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import jax
@@ -108,29 +108,27 @@ class Forecast:
         head = f"Forecast, {amount(len(self.paths), 'path', 9)} {times_of(self)}"
         if is_traced(self.paths):
             return head
-        return f"{head}; values at the end, with 90 % intervals:\n" + said_of_ends(
-            self, self.quantile
-        )
+        return head + said_of_ends(self, "values", self.paths)
 
 
 # Variables that a forecast or an intervention lists, and what it says of each.
 SHOWN, ENDS = 12, np.array([0.5, 0.05, 0.95])
 
 
-def said_of_ends(
-    made: Any, quantile: Callable[[Any], Any], sign: str = "", rounding: Any = -1.0
-) -> str:
-    """Return a line per variable: a median and its 90 % interval at the last time, or that it is
-    unchanged to `rounding`.
+def said_of_ends(made: Any, what: str, paths: Any, sign: str = "", rounding: Any = -1.0) -> str:
+    """Return a line per variable: a median and its 90 % interval at the last time, which one path
+    has none of, or that it is unchanged to `rounding`; and what stands above these lines.
     """
-    ends = np.asarray(quantile(ENDS))[:, -1]
+    ends = np.asarray(path_quantile(paths, ENDS))[:, -1]
     changed = ~(np.abs(ends).max(axis=0) <= rounding)  # so is what is not finite
-    rows = [
-        f"  {name}  " + (f"{middle:{sign}.3g} ({low:.3g} to {high:.3g})" if moved else "unchanged")
-        for name, (middle, low, high), moved in zip(made.names, ends.T, changed, strict=True)
-    ]
+    several = len(paths) > 1
+    rows = []
+    for name, (middle, low, high), moved in zip(made.names, ends.T, changed, strict=True):
+        width = f" ({low:.3g} to {high:.3g})" if several else ""
+        rows.append(f"  {name}  " + (f"{middle:{sign}.3g}{width}" if moved else "unchanged"))
     more = more_than(SHOWN, len(rows), "  and {} more: to_frame()")
-    return "\n".join([*rows[:SHOWN], *more])
+    head = f"; {what} at the end{', with 90 % intervals' if several else ''}:"
+    return "\n".join([head, *rows[:SHOWN], *more])
 
 
 def times_of(made: Any) -> str:

@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from .._checks import check_key, check_real_array, check_whole, is_traced, refusal, shown
-from .._spoken import listed
+from .._spoken import amount, listed
 from .._types import Checked, namespace_of
 from ._arguments import inputs_of, kept_lags, mapping, read_span, series, variable
 from ._ensemble import Ensemble
@@ -85,13 +85,13 @@ class Intervention:
         return plot_intervention(self)
 
     def __repr__(self) -> str:
-        head = f"Intervention, {len(self.changed)} pairs of paths {times_of(self)}"
+        pairs = amount(len(self.changed), "pair", 9)
+        head = f"Intervention, {pairs} of paths {times_of(self)}"
         if is_traced(self.changed):
             return head
-        head += "; effects at the end, with 90 % intervals:"
         inside = np.asarray(self.baseline)[~np.asarray(self.diverged)]
         size = np.ptp(inside, axis=(0, 1)) if len(inside) else 0.0
-        return f"{head}\n{said_of_ends(self, self.effect, '+', ROUNDING * size)}"
+        return head + said_of_ends(self, "effects", self.difference, "+", ROUNDING * size)
 
 
 class WithInterventions:
@@ -225,21 +225,21 @@ def _shifting(found, change: Change, shift, when, already: list[int]):
     """
     offset, notes = np.zeros(change.value.shape), []
     shifted: list[int] = []
-    for name, amount in mapping(shift, "shift", "variables to amounts").items():
+    for name, by in mapping(shift, "shift", "variables to amounts").items():
         i = variable(name, found, "a variable to shift")
         if i in already:
             raise ValueError(f"{found.names[i]} is set, so shifting it as well means nothing.")
         if i in shifted:
             raise ValueError(f"{found.names[i]} is shifted twice; give it one amount.")
         shifted.append(i)
-        new = series(amount, f"the shift of {name}", len(when) - 1)
+        new = series(by, f"the shift of {name}", len(when) - 1)
         offset = with_column(offset, i, namespace_of(new).where(when, new, 0))
         kind = found.samples.transform.get(found.names[i])
         about = f"the shift of {found.names[i]} is one of its"
         if kind == "ranks":
             notes.append(f"{about} normal scores")
-        elif kind == "log" and not is_traced(amount) and np.ndim(amount) == 0:
-            factor = float(np.exp(np.asarray(amount, float)))
+        elif kind == "log" and not is_traced(by) and np.ndim(by) == 0:
+            factor = float(np.exp(np.asarray(by, float)))
             notes.append(f"{about} logarithm: others see it multiplied by {factor:.4g}")
         elif kind == "log":
             notes.append(f"{about} logarithm, a factor")

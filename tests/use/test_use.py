@@ -170,7 +170,10 @@ def test_one_of_a_kind_is_told_in_the_singular():
     assert repr(found).startswith("Discovery of 1 variable at")
     assert "1 variable (x0), 80 samples" in found.report(full=True)
     assert repr(found.effects()).startswith("Effects of 1 edge, ")
-    assert repr(found.forecast(1, paths=1, key=KEY)).startswith("Forecast, 1 path from")
+    forecast = repr(found.forecast(1, paths=1, key=KEY))
+    assert forecast.startswith("Forecast, 1 path from") and forecast.count("to") == 1
+    change = repr(found.intervene({"x0": 0.0}, horizon=1, paths=1, key=KEY))
+    assert change.startswith("Intervention, 1 pair of paths from") and "interval" not in change
     assert "1 edge in all" in repr(found.resample(resamples=2))
     with pytest.raises(ValueError, match="it holds 1 window, "):
         ndde.discover(x[:2], dt=1.0, lags=(0,), key=KEY)
