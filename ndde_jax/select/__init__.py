@@ -1,20 +1,20 @@
-"""The strategies that find graphs, and their prices, for [`recover`][ndde_jax.recover].
+"""Search strategies and prices for [`recover`][ndde_jax.recover].
 
-A strategy and a price are values. Strategies:
+A strategy and a price are values. The strategies are:
 
-- `Default`: closed forms, and networks where these explain more; the default of `recover` and
-    `discover`.
+- `Default`: closed-form regressions, and networks where these explain more; the default of
+    `recover` and `discover`.
 - `Gates`: hard-concrete gates, another penalty or given graphs, improved edge by edge; for few
     candidates.
-- `Splines`: closed forms, milliseconds.
+- `Splines`: spline regression in closed form; takes milliseconds.
 - `Moves`: splines first, then networks judge edges added, dropped and exchanged; for many lags.
-- `Exhaustive`: all subsets, for at most twelve candidates.
-- `CoefficientPath`: a grid of coefficients, one of which held-out blocks choose.
+- `Exhaustive`: every subset of inputs, for at most twelve candidates.
+- `CoefficientPath`: a grid of coefficients, one of which is chosen on held-out blocks.
 
-Prices: `EBIC`, the default, needs no coefficient; `PerInput(λ)` is the paper's.
+The prices are `EBIC`, the default, which needs no coefficient, and `PerInput(λ)`, the paper's.
 
-What the strategies are made of can be called by itself: `spline_graph`, `search_lags`,
-`exact_graph`, `coefficient_path`; and `midpoint_windows`, whose histories a model completes.
+The building blocks can be called directly: `spline_graph`, `search_lags`, `exact_graph`,
+`coefficient_path`, and `midpoint_windows`, whose states a model makes more accurate.
 """
 
 from ..fit._prices import EBIC as EBIC, AbstractPrice as AbstractPrice, PerInput as PerInput

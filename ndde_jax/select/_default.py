@@ -1,5 +1,5 @@
-"""The search for a graph by a strategy and at a price, and the default strategy: closed forms
-choose, also delays between the candidate lags, and networks judge where they explain more.
+"""Search for a graph with a strategy and a price, and the default strategy: closed-form regressions
+choose inputs and delays between the candidate lags, and networks judge where they explain more.
 """
 
 import contextlib
@@ -41,24 +41,24 @@ from ._strategies import AbstractStrategy, Gates, Moves, Recovery, Splines, reco
 from ._target_fit import TargetFit, beyond_chance
 from ._whole import ClosedForms, on_whole
 
-# Candidate inputs per target from which on judging every edge by refitted networks, whose cost
-# grows with the square of their number, takes too long.
+# From this many candidate inputs per target, judging every edge by refitted networks takes too
+# long: the cost grows with the square of the number.
 MANY_INPUTS = 25
-# A network that describes a rate this much worse than bent splines, per window, may still need
-# fewer of the inputs, and then be better.
+# A network whose criterion is this much worse than that of a nonlinear regression, per window, may
+# still win after inputs that it does not need are dropped.
 COMPARABLE = 0.05
 TOGETHER = (
-    "Sources act over several lags each: for each target sources were chosen first, then their "
-    "lags, at the price of effects as small as the record has. One by one many of these lags are "
-    "weak."
+    "Sources act over several lags each. For each target, sources were chosen first and then their "
+    "lags, at a price adapted to the size of the effects in this record. Many of these lags are "
+    "weak individually."
 )
 PROXIES = (
-    "Much of what is left of the rates moves all of them together, as a market moves shares. "
-    "Inputs that explain nothing beside it are left out: {}."
+    "Much of the residuals is common to all variables, as the market is to shares. Inputs that "
+    "explain nothing beyond these common factors are omitted: {}."
 )
 ALONE = (
-    "Past states were left out as inputs of {} of {} variables: without noise a few of them tell "
-    "any rate, as differences, and the present alone explains 99 % of it."
+    "Past states were omitted as inputs of {} of {} variables: without noise, differences of a few "
+    "past states reproduce any rate, and the present states alone explain 99 % of it."
 )
 
 
@@ -72,27 +72,26 @@ def recover(
     """Find which variables drive which, at which lag.
 
     Pure: `jit`, and `vmap` over windows, keys and all numbers in strategy and price, agree with
-    single calls; of [`Default`][ndde_jax.select.Default], which does less there, with one another.
-    A graph is piecewise constant, so there is nothing to differentiate in it; `risk`
-    and `scores` of [`Splines`][ndde_jax.select.Splines] have derivatives by the windows, on the
-    graph that is found.
+    single calls. [`Default`][ndde_jax.select.Default] does less under both, so there they agree
+    with each other. A graph is piecewise constant and has no derivatives. `risk` and `scores` of
+    [`Splines`][ndde_jax.select.Splines] are differentiable in the windows, given the graph.
 
     **Arguments:**
 
-    - `windows`: of one system, from [`lagged_windows`][ndde_jax.lagged_windows].
+    - `windows`: windows of one system, from [`lagged_windows`][ndde_jax.lagged_windows].
     - `strategy`: [`Gates`][ndde_jax.select.Gates], [`Splines`][ndde_jax.select.Splines],
         [`Moves`][ndde_jax.select.Moves], [`Exhaustive`][ndde_jax.select.Exhaustive] or
-        [`CoefficientPath`][ndde_jax.select.CoefficientPath]. By default
-        [`Default`][ndde_jax.select.Default]: closed forms, and networks where these explain more.
+        [`CoefficientPath`][ndde_jax.select.CoefficientPath]. Default:
+        [`Default`][ndde_jax.select.Default], closed forms, and networks where these explain more.
     - `price`: least worth of a kept edge: [`EBIC`][ndde_jax.select.EBIC], the default,
-        [`PerInput`][ndde_jax.select.PerInput] or a number λ, which means the latter.
-    - `key`: all randomness.
+        [`PerInput`][ndde_jax.select.PerInput], or a number λ for `PerInput(λ)`.
+    - `key`: source of all randomness.
 
-    **Returns:** [`Recovery`][ndde_jax.select.Recovery]; NaN, and a status that says so, for windows
-    that [`fit`][ndde_jax.fit] would refuse.
+    **Returns:** [`Recovery`][ndde_jax.select.Recovery]; with NaN and the status `refused` for
+    windows that [`fit`][ndde_jax.fit] would refuse.
 
-    **Raises:** `ValueError` for a batch of systems (use `jax.vmap`), for a value that is no
-    strategy or price, and for a price that a strategy cannot use.
+    **Raises:** `ValueError` for a batch of systems (use `jax.vmap`), for a value that is not a
+    strategy or price, and for a price that the strategy cannot use.
 
     ```python
     import jax, numpy as np
@@ -115,9 +114,9 @@ def recover(
 
 
 def refitting_strategy(windows: Windows, refit: StrengthConfig | None = None) -> AbstractStrategy:
-    """Return the best of the strategies that judge every edge by refitted networks, with these
-    settings: gates where candidates are few, and moves from 25 candidate inputs (variables × lags)
-    on and for midpoint windows, since the cost of gates grows with the square of their number.
+    """Return the strategy, with these settings, that judges every edge by refitted networks: gates
+    for few candidates; moves from 25 candidate inputs (variables × lags) on and for midpoint
+    windows, because the cost of gates grows with the square of the number of candidates.
     """
     refit = StrengthConfig() if refit is None else refit
     many = windows.dim * windows.n_lags >= MANY_INPUTS
@@ -125,9 +124,9 @@ def refitting_strategy(windows: Windows, refit: StrengthConfig | None = None) ->
 
 
 def as_strategy(strategy: Any, otherwise: AbstractStrategy | None = None) -> AbstractStrategy:
-    """Return a strategy; None is the default one, or another that is to stand for it.
+    """Return a strategy; None means the default one, or `otherwise` if given.
 
-    **Raises:** `ValueError` for anything else, a class for example.
+    **Raises:** `ValueError` for anything else, for example a class.
     """
     if strategy is None:
         return otherwise or Default()
@@ -137,45 +136,46 @@ def as_strategy(strategy: Any, otherwise: AbstractStrategy | None = None) -> Abs
 
 
 class Default(AbstractStrategy):
-    """The library's best: closed forms choose the inputs, and networks judge them where functions
-    of these explain more.
+    """The default strategy: closed-form regressions choose the inputs, and networks judge them
+    where nonlinear functions of the inputs explain more.
 
-    The default of [`recover`][ndde_jax.recover] and of [`Recipe`][ndde_jax.Recipe]. Splines and
-    products choose inputs and describe the drift. Where a closed form finds that functions of these
-    inputs explain more, a network is fitted; unless it is clearly worse, networks judge edges
-    added, dropped and exchanged (see [`search_lags`][ndde_jax.select.search_lags]), and where the
-    result is better by the extended Bayesian information criterion, they replace splines. Edges
-    whose lower bound is not positive, or which are not worth a price that was given, go.
+    The default of [`recover`][ndde_jax.recover] and of [`Recipe`][ndde_jax.Recipe]. Regressions on
+    splines and products choose inputs and describe the drift. Where a closed-form test finds that
+    smooth functions of these inputs explain more, a network is fitted. Unless it is clearly worse,
+    networks judge edges added, dropped and exchanged (see
+    [`search_lags`][ndde_jax.select.search_lags]). If the result is better by the extended Bayesian
+    information criterion, the network replaces the splines. Edges whose lower bound is not positive
+    are dropped, and so are edges that are not worth a given price.
 
-    In records without noise, with past states as inputs, sums of splines are tried with 21 knots,
-    too, beginning with the best pair of inputs, and inputs count as known to a thousandth of their
-    standard deviation. A law that is known to the last digit would otherwise
-    ask for lags that make up for what seven knots miss of it, or for neighbouring states whose
-    differences are rates. Where the present explains 99 % of a rate, and past states leave more
-    than a hundred-thousandth, it is taken alone.
+    For records without noise that have past states as inputs, sums of splines with 21 knots are
+    tried as well, starting from the best pair of inputs, and inputs are assumed to have errors of a
+    thousandth of their standard deviation. Otherwise a deterministic law would select lags that
+    compensate for the error of seven knots, or adjacent states whose differences are rates. Where
+    the present states explain 99 % of a rate, and past states leave more than a hundred-thousandth
+    unexplained, only the present states are used.
 
-    [`discover`][ndde_jax.discover] has the samples at hand, and more is done there. Where values
-    are news from sample to sample, as returns of shares are, windows count by how calm their time
-    is, and where something moves all variables at once, as a market does, sources must explain
-    something beside common factors at their lag. Where measurements have errors, several lags of
-    one source average them out: of such lags those go that explain less than such errors in the
-    inputs hide, and networks bring in no others. Of a map, its own inputs are taken where these
-    explain as well; where its sources act over several lags each, most of them weak, sources are
-    chosen first and then their lags, at the price of effects as small as the record has, and all of
-    these stay. Of a flow, the present of a target stands for its own past where that describes
-    the rate hardly worse. And delays may lie between the candidates; networks then see sources at
-    these delays, too.
+    [`discover`][ndde_jax.discover] has the samples as well and does more. Where values are mostly
+    innovations, like returns of shares, windows are weighted by the inverse of the local variance.
+    Where common factors move all variables, as a market does, sources must explain something beyond
+    these factors at their lag. Where there are measurement errors, several lags of one source
+    average them out: lags that explain less than the errors in the inputs hide are dropped, and
+    networks add no other lags of that source. For a map, the inputs of the map comparison are used
+    where they explain as much. Where sources of a map act over several lags each, most of them
+    weak, sources are chosen first and then their lags, at a price adapted to the size of the
+    effects, and all of these are kept. For a flow, the present of a target replaces its own past
+    where that describes the rate almost as well. Delays may lie between the candidates; networks
+    then read the sources at these delays.
 
-    Under `jit` and `vmap` splines of seven knots and products decide alone, since the number of
-    targets that need more depends on the data: there are no networks, and a law without noise that
-    bends sharply keeps inputs that make up for it. Where windows are traced there is no measure of
-    the graph either.
+    Under `jit` and `vmap`, splines with seven knots and products decide alone, because the number
+    of targets that need more depends on the data. No networks are fitted, and a strongly nonlinear
+    law without noise keeps inputs that compensate for the error of the splines. Traced windows are
+    not measured either.
 
-    - `screen`: the search by closed forms, [`Splines`][ndde_jax.select.Splines].
-    - `delays`: whether to look for delays between the candidate lags, where the samples are known;
-        windows alone know none.
+    - `screen`: the closed-form search, [`Splines`][ndde_jax.select.Splines].
+    - `delays`: whether to search for delays between the candidate lags; this needs the samples,
+        which windows alone do not contain.
     - `networks`: settings of the networks, [`StrengthConfig`][ndde_jax.fitting.StrengthConfig];
-        None fits none.
+        None for no networks.
 
     ```python
     import jax, numpy as np
@@ -199,7 +199,7 @@ class Default(AbstractStrategy):
     )
 
     def search(self, windows, price, key) -> Recovery:
-        """Return the graph by closed forms, then by networks for the targets that need them."""
+        """Return the graph from closed forms, then from networks for the targets that need them."""
         if is_traced(windows, price):
             return _without_networks(windows, self.screen.shortlist, price)
         known = self.without_networks() if is_traced(key) else self
@@ -208,30 +208,33 @@ class Default(AbstractStrategy):
 
     @property
     def fits_networks(self) -> bool:
-        """Whether networks may judge."""
+        """Whether networks may be fitted."""
         return self.networks is not None
 
     def without_networks(self) -> "Default":
-        """Return closed forms alone."""
+        """Return the strategy with closed forms alone."""
         return dataclasses.replace(self, networks=None)
 
     def on(self, screened: Screened) -> "_OnSamples":
-        """Return the strategy that also knows errors of measurement and values between the
-        candidate lags.
+        """Return the strategy that also knows measurement errors and values between the candidate
+        lags.
         """
         return _OnSamples(self, screened)
 
     def described(self, judged: str) -> str:
         """Return a sentence for a report."""
         if self.networks is None:
-            return "Graph found by splines and products of inputs, in closed form."
+            return "Graph found by regression on splines and products of inputs, in closed form."
         by_networks = (
             f"explained more of {judged}, and judged its inputs" if judged else "explained no more"
         )
-        return f"Graph found by splines and products of inputs; networks {by_networks}."
+        return (
+            "Graph found by regression on splines and products of inputs; "
+            f"networks {by_networks}."
+        )
 
     def _search(self, screened: Screened, price, key) -> Recovery:
-        """Return the graph of windows that are known, with its measure."""
+        """Return the graph of concrete windows, with its measure."""
         price = EBIC() if price is None else price
         windows, weak = screened.windows, distributed_inputs(screened, price)
         between = self.delays and isinstance(price, EBIC)
@@ -252,7 +255,7 @@ class Default(AbstractStrategy):
                 value[j] if refined[j] is None else own.outside(),
                 judged[j],
                 refined[j],
-                # One by one its lags may be weak: they were chosen together.
+                # Its lags were chosen together; each may be weak.
                 together=weak is not None and judged[j] is None,
             )
             for j, own in enumerate(fits)
@@ -282,7 +285,7 @@ class Default(AbstractStrategy):
 
 
 def _without_networks(windows: Windows, shortlist: int, price: AbstractPrice | None) -> Recovery:
-    """Return what splines find that is worth its price, where JAX traces."""
+    """Return the edges that splines find and that are worth their price, under tracing."""
     found, priced = search_priced(windows, shortlist, price)
     graph = windows.prior.apply(from_flat_inputs(priced.mask) & found.graph)
     risk = jnp.where(jnp.isfinite(found.risk), priced.risk, jnp.nan)
@@ -290,32 +293,32 @@ def _without_networks(windows: Windows, shortlist: int, price: AbstractPrice | N
 
 
 class _OnSamples(AbstractStrategy):
-    """The default strategy on windows of samples that are known."""
+    """The default strategy on windows whose samples are known."""
 
     default: Default
     screened: Any
 
     @property
     def fits_networks(self) -> bool:
-        """Whether networks may judge."""
+        """Whether networks may be fitted."""
         return self.default.fits_networks
 
     def search(self, windows, price, key) -> Recovery:
-        """Return the graph of these windows, which may be some of those of the samples."""
+        """Return the graph of these windows, which may be a subset of those of the samples."""
         return self.default._search(self.screened.on(windows), price, key)
 
 
 def distributed_inputs(
     screened: Screened, price: AbstractPrice
 ) -> Bool[np.ndarray, "target input"] | None:
-    """Return the inputs of a map whose sources act over several lags each; None where the record is
-    none, or another price was given.
+    """Return the inputs of a map whose sources act over several lags each; None if the record is
+    not such a map, or if another price was given.
     """
     readings, refused = screened.readings, screened.data.refused
     if readings is None or refused or screened.windows.scheme != "euler":
         return None
     if screened.whole is not None:
-        return None  # lags that are weak in the part in memory are not in all of the record
+        return None  # lags that are weak in the part in memory are not weak in the whole record
     if readings.name == "flow" or readings.distributed is None or not isinstance(price, EBIC):
         return None
     return flat_inputs(readings.distributed)
@@ -324,10 +327,10 @@ def distributed_inputs(
 def _on_windows(
     screened: Screened, weak: Bool[np.ndarray, "target input"] | None, between: bool
 ) -> ClosedForms:
-    """Return the closed forms of windows in memory, on the inputs that splines chose, after what
-    samples tell of maps and of errors; with delays `between` the candidates or without any.
+    """Return the regressions of windows in memory on the inputs that splines chose, corrected for
+    maps, common factors and measurement errors; with `between`, delays between the candidates.
 
-    - `weak`: the inputs of a map with distributed lags, if the record is one.
+    - `weak`: the inputs of a map with distributed lags; None for other records.
     """
     data, windows, errors = screened.data, screened.windows, screened.errors
     chosen = flat_inputs(np.asarray(screened.found.graph)) if weak is None else weak
@@ -365,9 +368,9 @@ def _on_windows(
 def _or_of_a_map(
     screened: Screened, regressions: list[TargetFit], readings: Readings
 ) -> list[TargetFit]:
-    """Return the regressions, with the inputs of the map in the place of those that explain their
-    target worse, or no better: a straight line costs it one column, where others bend all inputs of
-    a target or none.
+    """Return the regressions, each on the inputs of the map where these explain the target as well
+    or better: the map pays one column for a linear input, whereas the other regression has splines
+    for all inputs of a target or for none.
     """
     found = flat_inputs(readings.map_graph)
     if screened.data.partial is not None or screened.calm is not None:
@@ -383,8 +386,8 @@ def _or_of_a_map(
 
 
 def _better_as_map(screened: Screened, own: TargetFit, inputs: KnownMask) -> TargetFit:
-    """Return a regression, or that on the inputs of the map where these explain as well in the
-    windows that count for both.
+    """Return a regression, or the one on the inputs of the map if these explain as much in the
+    windows that are valid for both.
     """
     both = screened.fit(own.target, own.mask | inputs)
     as_well = both.on(inputs).criterion() <= both.on(own.mask).criterion() + MARGIN
@@ -392,9 +395,9 @@ def _better_as_map(screened: Screened, own: TargetFit, inputs: KnownMask) -> Tar
 
 
 def _with_own_present(own: TargetFit) -> TargetFit:
-    """Return a fit of a flow with the present of its target in the place of past states of it,
-    where that describes the rate hardly worse: neighbouring lags of a variable that is pulled back
-    are nearly the same.
+    """Return a fit of a flow with the present of its target in place of past states of the target,
+    if that describes the rate almost as well: neighbouring lags of a variable that relaxes are
+    nearly the same.
     """
     data, j = own.data, own.target
     mask = with_own_present(own.mask, j, data.dim, data.allowed[j], data.required[j])
@@ -403,8 +406,8 @@ def _with_own_present(own: TargetFit) -> TargetFit:
 
 
 def _after(closed: ClosedForms) -> SplineGraph:
-    """Return the result of splines, with the choices of what describes the targets now, and the
-    shortlists of those that have delays of their own.
+    """Return the result of the splines with the graph of the present fits, and the shortlists of
+    the targets that have delays of their own.
     """
     shortlist = np.array(closed.found.shortlist)
     for j, found in enumerate(closed.refined):
@@ -423,9 +426,9 @@ def _reading_candidates(
     config: StrengthConfig | None,
     key: Any,
 ) -> Measured:
-    """Return the measure with a drift that reads candidates although delays lie between them: for a
-    target with such delays those around each, as many as describe it best, and a network where that
-    explains more.
+    """Return the measure with a drift that reads candidates even where delays lie between them: for
+    a target with such delays, the candidates around each delay, as many as describe it best, and a
+    network where that explains more.
     """
     mask = flat_inputs(measured.graph)
     delays, halves = (np.full(mask.shape, np.nan) for _ in range(2))
@@ -442,7 +445,7 @@ def _reading_candidates(
     asked = [late[j][0].leftover() if j in late else 1.0 for j in range(len(targets))]
     asked = beyond_chance(asked) if config is not None else [False] * len(targets)
     for j in map(int, np.flatnonzero(asked)):
-        # Where data tell that there is more to a law they can tell it from more candidates.
+        # Data that reveal more structure than splines describe also support more candidates.
         own, widest = late[j][0], max(late[j], key=lambda fit: len(fit.inputs))
         fit, slots = fit_on(own.data, j, widest.mask, price, config, jr.fold_in(key, j))
         if excess(own, fit, len(widest.inputs)) < 0:
@@ -455,11 +458,11 @@ def _reading_candidates(
 def judged_by_networks(
     data: KnownData, screening: SplineGraph, regressions: list[TargetFit], price, config, key
 ) -> list[Judged | None]:
-    """Return the judgement of networks for the targets that they describe better; None for the
+    """Return the judgement of networks for the targets that networks describe better; None for the
     others.
 
-    Where a closed form finds that functions of the inputs explain more, a network is fitted; unless
-    it is clearly worse, networks judge edges added, dropped and exchanged.
+    Where a closed-form test finds that functions of the inputs explain more, a network is fitted.
+    Unless it is clearly worse, networks judge edges added, dropped and exchanged.
     """
     at_any_price = not isinstance(price, EBIC)
 
@@ -468,7 +471,7 @@ def judged_by_networks(
         slack = 0 if own.linear else COMPARABLE
         return bool(at_any_price or excess(own, found, len(own.inputs)) < slack)
 
-    # Who asks for a price wants networks' strengths at it.
+    # Under a given price, strengths are those of networks.
     asked = [True] * data.dim
     if not at_any_price:
         asked = beyond_chance([own.leftover() for own in regressions])
@@ -482,7 +485,7 @@ def judged_by_networks(
 
 
 def excess(own: TargetFit, found: NetworkFit, degree: int) -> float:
-    """Return how much worse a network on so many inputs describes a target than a regression does,
+    """Return how much worse a network on `degree` inputs describes a target than a regression does,
     by the extended Bayesian information criterion, per window.
     """
     n = max(float(own.data.weight.sum()), 1.0)

@@ -1,8 +1,8 @@
-"""The problem of one target and a shortlist of inputs: networks judge edges added, dropped and
-swapped.
+"""Local search over the inputs of one target, with networks: edges of a shortlist are added,
+dropped and exchanged, and moves are ranked by a linearised network before the best are refitted.
 
-Traced, the search is one program. For windows that are known two small compiled programs serve all
-targets, whatever the data, and the search itself is plain Python.
+Under tracing, the search is one program. For concrete windows, two small compiled programs serve
+all targets of all data sets, and the search itself is plain Python.
 """
 
 import functools
@@ -27,13 +27,13 @@ from ..regression._terms import FLOOR
 from ._splines import SplineGraph
 from ._worth import BLOCKS, stretches
 
-# Moves that are refitted at every step, best ones first.
+# Number of best-ranked moves that are refitted at every step.
 REFITTED = 4
 
 
 class MoveProblem(eqx.Module):
-    """A problem of one target and its shortlist. Networks see all slots; a mask closes those not
-    chosen.
+    """The search problem of one target and its shortlist. Networks have all slots as inputs; a mask
+    closes those not chosen.
     """
 
     inputs: Float[jax.Array, "window slot"]
@@ -55,18 +55,18 @@ class MoveProblem(eqx.Module):
         for row, pair in enumerate(swaps, start=n_slots):
             moves[row, list(pair)] = True
         self.moves = to_jax(moves)
-        # Moves that leave alone what the prior decides.
+        # Moves that leave the inputs decided by the prior unchanged.
         self.possible = to_jax(~(moves & ~undecided[None]).any(axis=1))
 
     def fit(self, mask, network, steps, decay=1e-2):
-        """Return a network trained from another, on the slots that are open."""
+        """Return a network trained on the open slots, starting from another network."""
         inputs = self.inputs * mask[None].astype(self.inputs.dtype)
         return fit_network(
             network, inputs, self.output, self.weight, n_iterations=steps, decay=decay
         )
 
     def random_starts(self, key):
-        """Return the random networks of a fit from scratch, stacked."""
+        """Return stacked random networks for a fit from scratch."""
         n_slots, dtype = self.inputs.shape[1], self.inputs.dtype
         return self.config.random_networks(self.config.restarts, n_slots, dtype, key=key)
 
@@ -83,10 +83,10 @@ class MoveProblem(eqx.Module):
         return ((weight * mask[None].astype(weight.dtype), bias), *rest)
 
     def linearised(self, mask, found) -> Float[jax.Array, "move"]:
-        """Return the risk after each move by one Gauss–Newton step from the present network.
+        """Return the risk after each move, estimated by one Gauss–Newton step from the network.
 
-        Good for additions. Removals come out too cheap, since the derivatives with respect to all
-        other weights still contain the input; that is why the best few moves are refitted.
+        Accurate for additions. Removals look too cheap, because the derivatives with respect to all
+        other weights still contain the input. That is why the best few moves are refitted.
         """
         network = self.alive(found.network, mask)
         prediction, jacobian = predict_and_jacobian(network, self.inputs)
@@ -123,7 +123,7 @@ class MoveProblem(eqx.Module):
         return jax.lax.map(after, self.moves)
 
     def search(self, state, n):
-        """Return the mask after the best moves, one by one, while they pay."""
+        """Return the mask after greedily taking the best move while it lowers the cost."""
 
         def price_of(found):
             return self.price(found.corrected_risk(n), n, self.n_inputs, self.config.width)
@@ -158,11 +158,11 @@ class MoveProblem(eqx.Module):
         start = (*state, unknown, jnp.zeros((), int), jnp.asarray(True))
         limit = self.config.search + self.inputs.shape[1]
         mask, found, linear, *_ = jax.lax.while_loop(lambda c: c[4] & (c[3] < limit), step, start)
-        # Where no move paid, the last ranking is that of the final network.
+        # The last ranking is that of the final network, from which no move paid.
         return mask, found, linear, price_of(found)
 
     def evidence(self, mask: Bool[jax.Array, "slot"], found, linear, n) -> Float[jax.Array, "slot"]:
-        """Return the change of the log-risk by each slot, positive where it supports the edge."""
+        """Return the change of the log-risk for each slot, positive if it supports the edge."""
         n_slots = self.inputs.shape[1]
         network = self.alive(found.network, mask)
 
@@ -178,29 +178,30 @@ class MoveProblem(eqx.Module):
 
         risk = jax.lax.map(without, jnp.arange(n_slots))
         own = jnp.where(mask, found.corrected_risk(n), found.risk)
-        # A factorisation can fail in single precision; that says nothing for or against an edge.
+        # A factorisation can fail in single precision. That is no evidence about the edge.
         risk = jnp.where(jnp.isfinite(risk), risk, own)
-        # An addition brings `width` weights, which chance alone would use.
+        # An addition brings `width` weights, which lower the risk by this much by chance.
         chance = jnp.where(mask, 0, found.risk * self.config.width / n)
         change = jnp.log((risk + chance + FLOOR) / (own + FLOOR))
         return jnp.where(mask, change, -change)
 
 
-# ---- windows that are known ----
+# ---- concrete windows ----
 
-# Inputs of a problem: those chosen and some that could take their place.
+# Slots of a problem: spare ones beside the inputs chosen, and the least number of slots.
 SPARE_SLOTS, FEWEST_SLOTS = 4, 8
 
 
 class Judged(NamedTuple):
-    """A network's judgement of one target; NumPy.
+    """The judgement of networks on one target, in NumPy.
 
     - `mask`, `evidence`: of every input; see [`LagSearch`][ndde_jax.select.LagSearch].
-    - `worth`: rise of the corrected risk without a kept edge, its fall with a dropped one among
-        `slots`, 0 elsewhere; and `blocks`, that of kept ones from stretch to stretch of the record,
-        `[input block]`; `left`, the residual risk there.
+    - `worth`: rise of the corrected risk without a kept edge, its fall with a dropped edge among
+        `slots`, 0 elsewhere.
+    - `blocks`: rise of the risk without each kept edge by block of the record, `[input block]`;
+        `left`: the residual risk in each block.
     - `risk`, `threshold`: corrected risk and the price of an edge.
-    - `fit`, `slots`: the network, on these inputs, those not in `mask` closed.
+    - `fit`, `slots`: the network and its inputs; those not in `mask` are closed.
     """
 
     mask: KnownMask
@@ -217,18 +218,18 @@ class Judged(NamedTuple):
 def judge(
     data, screening: SplineGraph, price, config, *, key, asked=None, needed=None, seen=None
 ) -> list:
-    """Return the networks' judgement of each target, by moves from the inputs that splines chose.
+    """Return the judgement of networks on each target, by moves from the inputs that splines chose.
 
-    Windows and slots are padded to a few sizes, so that one compiled program serves all targets,
-    and other data.
+    Windows and slots are padded to a few sizes, so that one compiled program serves all targets and
+    other data sets.
 
     **Arguments:**
 
     - `data`: [`KnownData`][ndde_jax.windows._windows.KnownData].
-    - `asked`: for which targets; by default all. Of others the entry is None.
-    - `needed`: function from a target and a first network on its choice to whether networks are to
-        go on; by default always. Where not, the entry is None.
-    - `seen`: inputs, `[window input]`, and weight of the windows of each target; by default those
+    - `asked`: the targets to judge; by default all. The entry of the others is None.
+    - `needed`: function of a target and a first network on the inputs chosen for it that returns
+        whether to continue; by default always. If not, the entry is None.
+    - `seen`: inputs, `[window input]`, and weights of the windows of each target; by default those
         of the data.
     """
     n_inputs, dim = data.inputs.shape[1], data.dim
@@ -236,14 +237,14 @@ def judge(
     evidence = flat_inputs(np.asarray(screening.evidence))
     undecided = data.allowed & ~data.required
     asked = np.ones(dim, bool) if asked is None else np.asarray(asked)
-    # Not even keys where nothing is asked for: to split them compiles for every number of targets.
+    # No keys unless a target is judged: splitting them compiles for every number of targets.
     found: list = [None] * dim
     for j, own in enumerate(jr.split(key, dim) if asked.any() else ()):
         if not asked[j]:
             continue
         slots = np.asarray(screening.shortlist)[j]
         room = min(max(int(graph[j].sum()) + SPARE_SLOTS, FEWEST_SLOTS), len(slots))
-        # What is chosen, then what pursuit listed first.
+        # Chosen inputs first, then the others in the order of the shortlist.
         slots = slots[np.argsort(~graph[j][slots], kind="stable")]
         slots = slots[: min(-(-room // 4) * 4, len(slots))]
         inputs, weight = (data.inputs, data.weight) if seen is None else seen[j]
@@ -271,9 +272,9 @@ def judge(
 
 
 def fit_on(data, j: int, mask, price, config, key) -> tuple[NetworkFit, np.ndarray]:
-    """Return a network of one target on a mask of the candidates, and the slots that it reads."""
+    """Return a network of one target on a mask of candidates, and the slots that it reads."""
     slots, closed = np.flatnonzero(mask), np.flatnonzero(~mask)
-    # Closed ones fill up to a size that is compiled already.
+    # Closed inputs pad the slots to a size that is compiled already.
     wanted = max(-(-len(slots) // 4) * 4, FEWEST_SLOTS)
     slots = np.concatenate([slots, closed[: wanted - len(slots)]])
     inputs, undecided = data.inputs[:, slots], np.ones(len(slots), bool)
@@ -282,7 +283,7 @@ def fit_on(data, j: int, mask, price, config, key) -> tuple[NetworkFit, np.ndarr
 
 
 def _problem(data, j: int, inputs, price, config, undecided) -> MoveProblem:
-    """Return the problem of one target, with rows of padding."""
+    """Return the problem of one target, with padded rows."""
     arrays = (inputs, data.outputs[:, j], data.weight)
     spare = padded_length(len(data.weight)) - len(data.weight)
     inputs, output, weight = (to_jax(padded(spare, a, 0), data.dtype) for a in arrays)
@@ -310,8 +311,8 @@ def _fitted(problem: MoveProblem, mask, network, steps, decay):
 
 @functools.cache
 def _fit_compiled():
-    """Return the program of a fit, set up when it is first needed: compiled in half the time, and
-    as fast.
+    """Return the program of a fit, set up on first use. The options halve the compile time and do
+    not slow the program down.
     """
     return jax.jit(_fitted, compiler_options=known_options(COMPILER_OPTIONS))
 
@@ -321,7 +322,7 @@ _ranked = eqx.filter_jit(MoveProblem.linearised)
 
 def _refit(problem: MoveProblem, mask, network, steps: int, decay: Any = 1e-2) -> _Refit:
     dtype = problem.inputs.dtype
-    # Numbers of steps and decays as arrays, so that all refits share one program.
+    # Steps and decay are arrays so that all refits share one program.
     found = _fit_compiled()(problem, to_jax(mask), network, to_jax(steps), to_jax(decay, dtype))
     network, risk, price, squares = jax.tree.map(np.asarray, found)
     return _Refit(network, float(risk), float(price), squares)
@@ -330,7 +331,7 @@ def _refit(problem: MoveProblem, mask, network, steps: int, decay: Any = 1e-2) -
 def _from_scratch(problem: MoveProblem, mask, key) -> _Refit:
     """Return the best of several starts."""
     config = problem.config
-    # A slice of an array of JAX would be a program of its own.
+    # In NumPy, since a slice of a JAX array would be a program of its own.
     starts = jax.tree.map(np.asarray, problem.random_starts(key))
     fits = [
         _refit(problem, mask, jax.tree.map(lambda leaf: leaf[i], starts), config.steps)  # noqa: B023
@@ -340,11 +341,11 @@ def _from_scratch(problem: MoveProblem, mask, key) -> _Refit:
 
 
 def _search(problem: MoveProblem, mask, found: _Refit):
-    """Return the mask after the best moves, one by one, while they pay: `MoveProblem.search`
-    outside JAX.
+    """Return the mask after greedily taking the best move while it lowers the cost:
+    `MoveProblem.search` outside JAX.
 
-    Returns the choice, its network, the ranking of all moves, and the refits of those that did not
-    pay, by their masks.
+    Returns the mask, its network, the ranking of all moves, and the refits of moves that did not
+    pay, keyed by mask.
     """
     moves, possible = np.asarray(problem.moves), np.asarray(problem.possible)
     linear = np.full(len(moves), np.inf)
@@ -367,14 +368,14 @@ def _search(problem: MoveProblem, mask, found: _Refit):
         if best is None:
             break
         (_, mask, found), tried = best, {}
-    # Where no move paid, the last ranking is that of the final network.
+    # The last ranking is that of the final network, from which no move paid.
     return mask, found, linear, tried
 
 
 def _evidence(problem: MoveProblem, mask, found: _Refit, linear, tried, weight):
-    """Return the change of the log-risk by each slot, positive where it supports the edge; the
-    worth of each; the worth of kept ones by blocks of windows, `[slot block]`; and the residual
-    risk by block. `tried` are known refits from the same network.
+    """Return the change of the log-risk for each slot, positive if it supports the edge; the worth
+    of each slot; the worth of kept ones by block of windows, `[slot block]`; and the residual risk
+    by block. `tried` holds earlier refits from the same network.
     """
     rank = stretches(weight)
     size = divisor(np.bincount(rank, weight, BLOCKS))
@@ -391,9 +392,9 @@ def _evidence(problem: MoveProblem, mask, found: _Refit, linear, tried, weight):
         more = weight * (refit.squares - found.squares)[: len(weight)]
         blocks[slot] = np.bincount(rank, more, BLOCKS) / size
         risk[slot] = refit.risk
-    # A factorisation can fail in single precision; that says nothing for or against an edge.
+    # A factorisation can fail in single precision. That is no evidence about the edge.
     risk = np.where(np.isfinite(risk), risk, own)
-    # An addition brings `width` weights, which chance alone would use.
+    # An addition brings `width` weights, which lower the risk by this much by chance.
     chance = np.where(mask, 0, found.network.risk * problem.config.width / n)
     change = np.log((risk + chance + FLOOR) / (own + FLOOR))
     worth = np.where(mask, risk - own, own - risk - chance)

@@ -1,4 +1,4 @@
-"""The windows of a record that is read as a map or as a flow, by the evidence of its samples."""
+"""Windows of a record that its samples show to be a map or a flow."""
 
 import dataclasses
 import time
@@ -19,17 +19,17 @@ from ._partial import completed, with_partial
 from ._returns import LASTING, correlation_of_neighbours
 from ._screened import Screened
 
-# Nats within which a tie goes to the map, which interpolates nothing between samples.
+# Within this many nats the map is preferred, because it interpolates nothing between samples.
 TIE = 1.0
 DECIDED = {
-    "map": "The samples move as a map, from one to the next: {nats} likelier than a flow.",
-    "flow": "The samples are of a continuous path, a flow: {nats} likelier than a map.",
+    "map": "The samples follow a map, from one sample to the next: likelier than a flow by {nats}.",
+    "flow": "The samples follow a continuous path, a flow: likelier than a map by {nats}.",
 }
 SMOOTH = (
-    "The samples are of a smooth path, a flow: {nats} likelier than a map, errors of interpolation "
-    "allowed for."
+    "The samples follow a smooth path, a flow: likelier than a map by {nats}, with an allowance "
+    "for interpolation errors."
 )
-# How both sentences begin.
+# The beginning of both sentences.
 EITHER = "Map or flow is undecided"
 UNDECIDED = {
     "map": f"{EITHER} ({{nats}} between them); the graph is that of a map, from one sample to the "
@@ -38,31 +38,31 @@ UNDECIDED = {
     "through each step.",
 }
 SEARCHED = {
-    "map": "The samples move as a map, from one to the next: {nats} likelier than a flow, each "
-    "with the inputs and products that suit it best.",
-    "flow": "The samples are of a continuous path, a flow: {nats} likelier than a map, each "
-    "with the inputs and products that suit it best.",
+    "map": "The samples follow a map, from one sample to the next: likelier than a flow by {nats}, "
+    "each with its best inputs and products.",
+    "flow": "The samples follow a continuous path, a flow: likelier than a map by {nats}, each "
+    "with its best inputs and products.",
 }
 OPPOSED = (
-    "The samples are read as those of a map, from one to the next: in states halfway through each "
+    "The samples are read as a map, from one sample to the next. With states halfway through each "
     "step, neighbouring lags of an input would undo one another."
 )
 BY_LOGARITHMS = (
-    "That was decided by the logarithms of {names}: changes in proportion to the level are "
-    "likelier than changes by amounts."
+    "That was decided by the logarithms of {names}: changes proportional to the level are likelier "
+    "than changes independent of it."
 )
-# Nats for each window and variable by which a search must favour a reading that the comparison of
-# sums does not: a tenth of what is left, since states halfway through a step are predicted, and so
-# not exactly known. For a map half of it where candidate lags leave samples out: a delay between
-# them fits neither reading, and many inputs of a map stand in for it.
+# Nats per window and variable by which a search must favour a reading that the comparison of sums
+# does not favour: a tenth of the residual variance, since states halfway through a step are
+# predicted and so not exactly known. Half of it for a map whose candidate lags skip samples: a
+# delay between candidates fits neither reading, and many inputs of a map are a proxy for it.
 TELLS, TELLS_COARSE = 0.05, 0.35
-# Share of the windows of a target that must hold all variables for these to tell how it is read.
+# Share of a target's windows that must be complete for them to decide how it is read.
 COMPLETE = 0.5
 
 
 class Chosen(NamedTuple):
     """The windows chosen for samples, `screened`; sentences on choices by `"auto"` that the windows
-    do not explain themselves; and how many `seconds` it took.
+    do not explain themselves; and the time it took, `seconds`.
     """
 
     screened: Screened
@@ -71,7 +71,7 @@ class Chosen(NamedTuple):
 
 
 class _Cut(NamedTuple):
-    """Samples, what was `measured` of them, and how that is cut into windows."""
+    """Samples, their `measured` values, and how these are cut into windows."""
 
     samples: Samples
     measured: Measurements
@@ -79,11 +79,11 @@ class _Cut(NamedTuple):
     prior: PriorKnowledge | None
 
     def windows(self, scheme: str = "euler") -> Windows:
-        """Return the windows of a scheme, by default those of a map."""
+        """Return the windows of a scheme, by default of a map."""
         return cut_windows(self.measured, self.lags, scheme, self.prior)
 
     def read_as(self, reading: str, readings: Readings | None) -> Screened:
-        """Return the windows of a map, or those of a flow, halfway through its steps."""
+        """Return the windows of a map, or those of a flow, with states halfway through steps."""
         if reading == "map":
             return Screened(self.windows(), readings=readings)
         steps = cut_steps(self.measured, self.lags, self.prior)
@@ -98,16 +98,16 @@ def choose_windows(
     prior: PriorKnowledge | None,
     partial: bool = True,
 ) -> Chosen:
-    """Return [`lagged_windows`][ndde_jax.lagged_windows] of any scheme, `"midpoint"` included, with
-    the reason of a choice by `"auto"`.
+    """Return [`lagged_windows`][ndde_jax.lagged_windows] of any scheme, including `"midpoint"`,
+    with the reason for a choice by `"auto"`.
 
-    Except for records without noise, both readings of the samples, as a map from one to the next
-    and as a flow between them, are compared at the same prices by
-    [`compare_readings`][ndde_jax.regression.compare_readings]: states at the samples suit a map,
-    states halfway through each step a flow. Where hardly any window misses nothing, and windows are
-    `partial` afterwards, some are completed before.
+    Except for records without noise, both readings of the samples, as a map from one sample to the
+    next and as a flow between them, are compared at the same prices by
+    [`compare_readings`][ndde_jax.regression.compare_readings]. A map uses states at the samples, a
+    flow states halfway through each step. If few windows are complete and windows are to be
+    `partial` afterwards, some are completed first.
 
-    **Raises:** as these, and `ValueError` for midpoints of irregular samples.
+    **Raises:** as `lagged_windows`, and `ValueError` for midpoints of irregular samples.
     """
     started = time.perf_counter()
     more = completed(samples, lags) if partial and scheme in ("auto", "euler", "midpoint") else None
@@ -128,7 +128,7 @@ def _chosen(
     scheme: str,
     prior: PriorKnowledge | None,
 ) -> tuple[Screened, tuple[str, ...]]:
-    """Return the windows, cut from the samples to begin with, and sentences on choices that they do
+    """Return the windows, cut from the `beginning` samples, and sentences on choices that they do
     not explain themselves.
     """
     cut = _Cut(samples, read_measurements(beginning), lags, prior)
@@ -138,14 +138,14 @@ def _chosen(
     if scheme == "auto":
         noise = (np.asarray(windows.noise_share), windows.roll_off, windows.ringing)
         # Increments lose power where noise was filtered, and where the signal reaches the sampling
-        # frequency, which central differences would blur. States halfway suit both.
+        # frequency, which central differences would blur. Midpoint states suit both cases.
         halfway_too = any(lag > 0 for lag in lags) or reads_filtered(*noise)
         decided = choose_scheme(*noise, regular=regular, delayed=halfway_too)
     compared = regular and decided in ("euler", "midpoint") and not rings(windows.ringing)
     readings = _compared(cut) if compared else None
     if scheme == "auto" and readings is not None:
-        # What is held between the ticks of a clock is no flow, whatever drives it, and no map; and
-        # sums of splines describe no switch, neither at the samples nor between them.
+        # A value held between the ticks of a clock is neither a flow, whatever drives it, nor a
+        # map. Sums of splines do not describe a switch, neither at the samples nor between them.
         before = samples.as_measured()
         held = np.array(
             [is_switch(before, j) or clock_of(before, j) > 1 for j in range(samples.dim)]
@@ -168,7 +168,7 @@ def _chosen(
 
 
 def _with_logarithms(samples: Samples, columns: Bool[np.ndarray, "dim"]) -> Samples:
-    """Return samples with the logarithms of some variables; NaN where a value has none."""
+    """Return samples with the logarithms of some variables; NaN for values without one."""
     values = []
     for x in samples.values:
         x = np.array(x, float)
@@ -180,10 +180,11 @@ def _with_logarithms(samples: Samples, columns: Bool[np.ndarray, "dim"]) -> Samp
 def _as_logarithms_tell(
     logs: _Cut, cut: _Cut, readings: Readings, decided: str, counting: Bool[np.ndarray, " target"]
 ) -> tuple[Screened, tuple[str, ...]] | None:
-    """Return the windows of measurements that their logarithms read as a map or as a flow: where
-    noise multiplies, sums of splines of the values themselves describe neither. None where the
-    logarithms are too few, or rather those of a flow than the values are: a flow is one in both,
-    while a map that adds up, as a river does the rain of some days, is no sum in its logarithm.
+    """Return the windows of measurements read as their logarithms indicate, as a map or as a flow:
+    under multiplicative noise, sums of splines of the values themselves describe neither. None if
+    there are too few logarithms, or if they favour a flow more than the values do. A flow is a flow
+    in both scales, whereas a map that is additive, such as a river fed by the rain of some days, is
+    not additive in its logarithm.
     """
     told = _compared(logs)
     if told is None:
@@ -199,10 +200,10 @@ def _as_logarithms_tell(
 
 
 def _compared(cut: _Cut) -> Readings | None:
-    """Return the comparison of a record read as a map and as a flow; None where it is too short.
+    """Return the comparison of a record read as a map and as a flow; None if it is too short.
 
-    Where most windows miss some variable, every target is compared in those that hold what matters
-    to it, by either reading.
+    Where most windows miss some variable, each target is compared in the windows that contain the
+    variables relevant to it in either reading.
     """
     data, estimated = cut.measured.data, cut.samples.estimated
     rows = [np.asarray(x, float) for x in data.complete]
@@ -244,8 +245,8 @@ def _compared(cut: _Cut) -> Readings | None:
 def _graphs_where_most_is_missing(
     cut: _Cut,
 ) -> Bool[np.ndarray, "reading source target lag"] | None:
-    """Return the graphs of both readings where most windows of a target miss some variable that it
-    does not need; None elsewhere.
+    """Return the graphs of both readings if most windows miss some variable that the typical target
+    does not need; None otherwise.
     """
     windows = cut.windows()
     if int(windows.n_valid) > COMPLETE * windows.valid.shape[0]:
@@ -264,18 +265,20 @@ def _as_read(
 ) -> tuple[Screened, tuple[str, ...]]:
     """Return the windows of a map or of a flow, whichever reading of the record is likelier.
 
-    The readings were compared as sums of splines, which have no products. Where the likelier one
-    multiplies inputs, or is a map whose candidate lags leave samples out, or where the comparison
-    tells little, both are searched, and the search decides if it tells more than the comparison
-    did, about the targets that are `counting`. A flow that the search finds clearly less likely, by
-    more nats than it is likelier in the comparison, is no flow where neighbouring lags undo one
-    another; where the comparison is undecided, the graph is then that of the map. Neither where
-    candidate lags leave samples out: a delay between them fits no reading.
+    The readings were compared as sums of splines without products. Both readings are searched if
+    the likelier one multiplies inputs, if it is a map whose candidate lags skip samples, or if the
+    comparison says little. The search decides if its evidence, over the targets that are
+    `counting`, exceeds that of the comparison.
+
+    Suppose the search finds a flow clearly less likely, by more nats than the comparison favoured
+    it. Then the graph is that of the map if the comparison is undecided, and the record is read as
+    a map if neighbouring lags of the flow undo one another. Neither applies where candidate lags
+    skip samples, because a delay between them fits neither reading.
     """
     limit = TIE if decided == "euler" else -CLEARLY
     as_map = cut.read_as("map", readings)
     if np.median(correlation_of_neighbours(as_map.windows)) <= LASTING:
-        # Little of a value is left halfway to the next: a flow has to be clearly likelier.
+        # Little of a value persists halfway to the next: a flow has to be clearly likelier.
         limit = CLEARLY
     likelier, other = ("map", "flow") if readings.evidence <= limit else ("flow", "map")
     between = f"{abs(readings.evidence):.3g} nats"
@@ -311,11 +314,11 @@ def _as_read(
 
 
 def _opposed(screened: Screened) -> int:
-    """Return the number of lags of another variable that act against the next one, a sample later,
-    in a linear regression on the inputs found; lags leave no sample out.
+    """Return the number of lags of other variables whose coefficient has the opposite sign to that
+    of the next lag, in a linear regression on the inputs found; lags skip no samples.
 
-    The state at a sample is none halfway through a step: those give it only by lags that undo one
-    another.
+    The state at a sample is not a state halfway through a step, and midpoint states reproduce it
+    only through lags that undo one another.
     """
     data, graph = screened.data, np.asarray(screened.found.graph)
     root, count = np.sqrt(data.weight)[:, None], 0
@@ -333,11 +336,11 @@ def _opposed(screened: Screened) -> int:
 def _nats_of_searches(
     as_map: Screened, as_flow: Screened, readings: Readings
 ) -> Float[np.ndarray, " target"]:
-    """Return the log likelihood of a flow over that of a map, both searched with products.
+    """Return the log likelihood ratio of a flow to a map, both searched with products.
 
-    In windows halfway through a step, states are predicted or read between samples. So on a smooth
-    path a map is no likelier by what it leaves there of a target without products, which both
-    readings describe better as they were compared.
+    States halfway through a step are predicted or interpolated. So on a smooth path, a target
+    without products that favours the map here keeps the evidence of the original comparison, which
+    describes it better in both readings.
     """
     n = float(np.asarray(as_map.windows.valid).sum())
     worse = np.asarray(as_map.found.cost) - np.asarray(as_flow.found.cost)

@@ -101,7 +101,7 @@ def test_past_states_do_not_make_up_for_a_law_of_the_present_in_a_batch():
 def test_discover_says_that_past_states_were_left_out():
     found = ndde.discover(flow("Rucklidge"), dt=0.1, lags=tuple(range(12)), key=jr.key(0))
     assert not found.graph[:, :, 1:].any()
-    assert "Past states were left out as inputs of 1 of 3 variables" in " ".join(found.choices)
+    assert "Past states were omitted as inputs of 1 of 3 variables" in " ".join(found.choices)
 
 
 @pytest.mark.slow
