@@ -1,7 +1,7 @@
-"""The delays between the candidates: sources at any delay, and the search continued with them.
+"""Delays between the candidate lags: sources at any delay, and the search continued with them.
 
-A delay between two candidates is a weighted sum of both to a regression. Sources are read off the
-samples where they lie instead, and delays settle where they explain most.
+A regression represents a delay between two candidates as a weighted sum of both. Here sources are
+interpolated at the delay itself, which is estimated by Gauss–Newton steps.
 """
 
 from collections.abc import Generator
@@ -28,41 +28,41 @@ from ._splines import SHORTLIST
 from ._target_fit import Coefficients, TargetFit
 from ._worth import student_quantile
 
-# A mean of cubics over the step after t - τ reads up to three samples later, one of straight lines
-# two, and neither must read the step whose increment is explained.
+# Shortest delays read along cubics and along lines. The mean over the step after t - τ reads three
+# samples later along cubics, two along lines, and must not read the step that is explained.
 SHORTEST, NEAREST = 2.5, 1.75
-# Gauss–Newton steps in the delays; they end once none moves by this many samples.
+# Most Gauss–Newton steps in the delays, and the change in samples below which they end.
 STEPS, SETTLED = 8, 0.02
-# Half the distance, in samples, over which the slope with respect to a delay is taken: along one
-# sample, since halfway between two a mean of both moves less with the delay than at either, and
-# errors would be too small where an estimate strays towards a sample.
+# Half the distance, in samples, over which the derivative with respect to a delay is taken. The
+# whole distance is one sample: halfway between two samples a mean of both changes less with the
+# delay than at either, and standard errors would be too small for an estimate close to a sample.
 REACH = 0.5
 BLOCKS = 32
-# How near two delays are the same to a search, in samples.
+# Distance, in samples, within which a search treats two delays as equal.
 FINEST = 0.5
-# What a step of a flow leaves of a delay, in samples: it is not quite the mean of a drift over the
-# samples around. Chosen by looking at errors beside chance: .075 would do for the linear flows of
-# `benchmarks.verdict.sized`, and .1 to .2 are those of smooth systems in `benchmarks.delays`.
+# Error of a delay, in samples, because a step of a flow is not exactly the mean of a drift over the
+# samples around it. Chosen by comparing errors with their standard errors: .075 would do for the
+# linear flows of `benchmarks.verdict.sized`; smooth systems in `benchmarks.delays` have .1 to .2.
 STEP = 0.2
-# Of two-sided intervals.
+# Level of two-sided intervals.
 CONFIDENCE = 0.90
-# Searches, each with the delays that the one before has settled.
+# Most searches, each with the delays settled by the previous one.
 ROUNDS = 3
-# How far a delay may move from where it starts, in steps between candidates.
+# How far a delay may move from its start, in steps between candidates.
 ROOM = 1.5
-# How near a candidate is as good as at it, in such steps. Errors of measurement and of steps halved
-# shift delays by up to a sample.
+# Distance from a candidate, in such steps, that counts as at the candidate: measurement errors and
+# halved steps shift delays by up to a sample.
 BESIDE = 0.2
 
 
 class Record(NamedTuple):
-    """The standardised samples at the positions of the windows, NaN between trajectories.
+    """The standardised samples that windows were cut from, NaN between trajectories.
 
-    - `values`: `[sample dim]`; `position`: of each window, among these.
+    - `values`: `[sample dim]`; `position`: of each window, as an index into `values`.
     - `forward`: whether rates are forward differences, which are means over a step.
-    - `later`: by how many samples what drives a target counts later than the middle of its step.
-    - `rough`: the variables that straight lines tell as well as cubics do.
-    - `width`: number of terms of the splines that read it.
+    - `later`: by how many samples the effective time of a driver is after the middle of the step.
+    - `rough`: the variables that straight lines interpolate as well as cubics do.
+    - `width`: number of terms of the splines used with it.
     """
 
     values: Float[np.ndarray, "sample dim"]
@@ -76,7 +76,7 @@ class Record(NamedTuple):
     def of(cls, samples: Samples, windows: Windows) -> "Record":
         """Return the record of samples that were cut into windows."""
         position = np.asarray(windows.position)
-        # Rows of one trajectory follow one another; the first sample of the first is 0.
+        # Rows of one trajectory are consecutive; the first sample of the first one has offset 0.
         starts = np.flatnonzero(np.diff(position, prepend=position[0] - 2) != 1)
         offsets = position[starts] - position[0]
         values = np.full((offsets[-1] + len(samples.values[-1]) + 4, windows.dim), np.nan)
@@ -87,7 +87,7 @@ class Record(NamedTuple):
         return cls(values, position, forward, later, forward & Between.of([values]).rough)
 
     def of_rows(self, windows: Windows) -> "Record":
-        """Return a record with these samples, read at the positions of other windows, for example
+        """Return the record with these samples read at the positions of other windows, for example
         those of a half.
         """
         return self._replace(position=np.asarray(windows.position))
@@ -95,12 +95,12 @@ class Record(NamedTuple):
     def at(
         self, source: int, delay: float, target: int, straight: bool | None = None
     ) -> Float[np.ndarray, " window"]:
-        """Return a source `delay` samples ago; NaN where unknown: by Catmull–Rom interpolation, or
-        by `straight` lines between the samples, by default where these tell more or cubics would
-        read too far.
+        """Return a source `delay` samples ago, NaN where unknown, by Catmull–Rom interpolation or
+        along `straight` lines between samples; by default lines where they interpolate as well or
+        cubics would read too far.
 
-        A forward difference is the integral of a drift over its step, so for it this is a mean over
-        as long a time.
+        A forward difference is the integral of the drift over its step, so for it the source is
+        averaged over an equally long time.
         """
         straight = self.straight(source, delay) if straight is None else straight
         when = self.position - delay + self.later[target]
@@ -118,13 +118,13 @@ class Record(NamedTuple):
         return whole - before + after
 
     def straight(self, source: int, delay: float, other: bool = False) -> bool:
-        """Return whether a source at a delay is read along straight lines; if the `other` way is
-        asked for, whether it is where there are two.
+        """Return whether a source at a delay is read along straight lines; with `other`, whether
+        the alternative interpolation is along lines, where there is an alternative.
         """
         return bool(delay < SHORTEST + REACH or self.rough[source] != other)
 
     def _cubic(self, column, base, straight: bool) -> tuple[np.ndarray, ...]:
-        """Return the coefficients of the interpolant after some samples, the highest first."""
+        """Return the coefficients of the interpolant after given samples, highest power first."""
         p0, p1, p2, p3 = (
             np.where(base < -k, np.nan, column[np.clip(base + k, 0, len(column) - 1)])
             for k in (-1, 0, 1, 2)
@@ -143,10 +143,10 @@ def standardised(values: Any, windows: Windows) -> Float[np.ndarray, "time dim"]
 
 
 def _later(windows: Windows) -> Float[np.ndarray, " target"]:
-    """Return by how many samples what drives a target within a step counts later than its middle.
+    """Return by how many samples the effective time of a driver is after the middle of the step.
 
-    What a rate g damps is worth exp(−g (1 − v)) at the end of a step if it comes a share v after
-    its start, and the centre of these weights is 1/2 + g/12 for small g.
+    Under damping at the rate g, an effect at the fraction v of a step is weighted by
+    exp(−g (1 − v)) at its end. The centre of these weights is 1/2 + g/12 for small g.
     """
     if 0 not in windows.lags:
         return np.zeros(windows.dim)
@@ -163,14 +163,14 @@ def _later(windows: Windows) -> Float[np.ndarray, " target"]:
 
 
 class Settled(NamedTuple):
-    """The estimated delays of some terms of one target, in samples, with all coefficients adapting.
+    """The estimated delays of some terms of one target, in samples, all coefficients refitted.
 
     - `delay`, `error`: estimates and their standard errors, `[term]`.
-    - `blur`: by how much cubics between the samples instead of lines, or lines instead of cubics,
-        would move them, `[term]`.
-    - `curvature`: rise of the risk with the square of the distance from an estimate, `[term]`.
+    - `blur`: by how much the alternative interpolation, cubics or lines, would move the delays,
+        `[term]`.
+    - `curvature`: rise of the risk per squared distance from the estimate, `[term]`.
     - `criterion`: the extended Bayesian information criterion, delays counted as parameters.
-    - `risk`: share of the variance of the rate that is left.
+    - `risk`: unexplained share of the variance of the rate.
     """
 
     delay: Float[np.ndarray, " term"]
@@ -182,23 +182,23 @@ class Settled(NamedTuple):
 
     @property
     def half(self) -> Float[np.ndarray, " term"]:
-        """The halves of 90 % intervals: of chance, and of what lies between the samples."""
+        """The half-widths of 90 % intervals, from sampling error and interpolation."""
         quantile = student_quantile((1 + CONFIDENCE) / 2, BLOCKS - 1)
         return np.sqrt((quantile * self.error) ** 2 + self.blur**2 + STEP**2)
 
 
 def fewest_windows(n_inputs: int) -> int:
-    """Return the least number of windows from which delays are estimated."""
+    """Return the least number of windows for which delays are estimated."""
     return 10 * n_inputs + BLOCKS
 
 
 def settle(record: Record, data: KnownData, known, sources, start, room, target: int):
-    """Return the delays near `start`, at most `room` from it, with which splines and products of
-    the sources there and of `known` inputs explain a rate best; None where too few windows know
-    them.
+    """Return the delays within `room` of `start` at which splines and products of the sources and
+    of `known` inputs explain a rate best; None if too few windows contain all inputs.
 
-    Gauss–Newton steps, all coefficients adapting (variable projection, Golub and Pereyra, 1973).
-    Errors from the sums of influence (White, 1982).
+    Gauss–Newton steps on the profile least squares, the coefficients being refitted at every delay
+    (variable projection, Golub and Pereyra, 1973). Standard errors are from sums of the influence
+    function (White, 1982).
     """
     start, room = np.asarray(start, float), np.asarray(room, float)
     delay, terms = start.copy(), None
@@ -217,9 +217,9 @@ def settle(record: Record, data: KnownData, known, sources, start, room, target:
     if state is None:
         return None
     other = linearised(record, data, known, sources, delay, target, state.terms, other=True)
-    # Cubics read further, so that a short record may have too few windows for them.
+    # Cubics read further, so a short record may have too few windows for them.
     blur = 0 * room if other is None else np.minimum(np.abs(other.step() - state.step()), room)
-    # Near the present a smooth path, too, is read along lines, which err as it bends.
+    # Close to the present, smooth paths too are read along lines, which err as the path bends.
     bends = ~record.rough[np.asarray(sources, int)] & (delay < SHORTEST + REACH)
     blur = np.where(bends, np.maximum(blur, FINEST), blur)
     error, curvature = state.errors()
@@ -229,20 +229,20 @@ def settle(record: Record, data: KnownData, known, sources, start, room, target:
 def newton_step(
     slopes: Float[np.ndarray, "row term"], residual: Float[np.ndarray, " row"]
 ) -> Float[np.ndarray, " term"]:
-    """Return the Gauss–Newton step along derivatives that explains most of a residual."""
+    """Return the Gauss–Newton step, the regression of a residual on the derivatives."""
     gram = slopes.T @ slopes
     gram[np.diag_indices_from(gram)] *= 1 + 1e-6
     return np.linalg.lstsq(gram, slopes.T @ residual, rcond=None)[0]
 
 
 class Linearised(NamedTuple):
-    """A model of one rate, with its derivatives with respect to the delays of its terms.
+    """A model of one rate with its derivatives with respect to the delays of its terms.
 
-    - `slopes`: derivatives of the prediction with respect to each delay, less the part that the
-        coefficients can replace, `[window term]`.
+    - `slopes`: derivatives of the prediction with respect to each delay, orthogonal to the columns
+        of the model, `[window term]`.
     - `residual`: standardised, weighted.
-    - `criterion`, `risk`: as of [`Settled`][ndde_jax.select._between.Settled].
-    - `stretch`: the stretch of the record that each window lies in.
+    - `criterion`, `risk`: as in [`Settled`][ndde_jax.select._between.Settled].
+    - `stretch`: the stretch of the record that contains each window.
     - `terms`: the terms of the model; the same at all delays that are compared.
     """
 
@@ -254,11 +254,11 @@ class Linearised(NamedTuple):
     terms: Terms
 
     def step(self) -> Float[np.ndarray, " term"]:
-        """Return the Gauss–Newton step to the delays that explain most."""
+        """Return the Gauss–Newton step of the delays."""
         return newton_step(self.slopes, self.residual)
 
     def gains(self) -> Float[np.ndarray, " term"]:
-        """Return the fall of the criterion if one delay moved to the value that explains most."""
+        """Return the predicted fall of the criterion if one delay moved to its best value."""
         along = self.slopes.T @ self.residual
         square = np.maximum((self.slopes**2).sum(axis=0), 1e-300)
         share = np.minimum(along**2 / square / max(self.residual @ self.residual, 1e-300), 0.99)
@@ -266,9 +266,9 @@ class Linearised(NamedTuple):
         return -n * np.log1p(-share) - np.log(n)
 
     def errors(self) -> tuple[Float[np.ndarray, " term"], Float[np.ndarray, " term"]]:
-        """Return the standard errors of delays, and the curvature of the risk in each: errors by
-        the sums of influence over stretches, which know autocorrelation, or by window, which vary
-        less, whichever are larger.
+        """Return the standard errors of the delays and the curvature of the risk in each. The error
+        is the larger of two sandwich estimates: from sums over stretches, which account for
+        autocorrelation, and from single windows, which vary less.
         """
         influence = self.slopes.T * self.residual
         sums = np.stack([np.bincount(self.stretch, row, BLOCKS) for row in influence])
@@ -289,11 +289,11 @@ def linearised(
     *,
     other: bool = False,
 ) -> Linearised | None:
-    """Return the model of a rate by `known` inputs and sources at their delays, of the terms that
-    are best here unless they are given; None where too few windows know all inputs. With `other`
-    they are read between the samples in the other way.
+    """Return the model of a rate on `known` inputs and sources at their delays, with the best terms
+    unless these are given; None if too few windows contain all inputs. With `other`, sources are
+    read by the alternative interpolation.
     """
-    # All three of a source by the same interpolant.
+    # The three delays of a source use the same interpolant.
     read = [
         (int(i), d, record.straight(int(i), d, other)) for i, d in zip(sources, delay, strict=True)
     ]
@@ -322,24 +322,24 @@ def linearised(
         slopes.append(root * model.change(i, terms_high - terms_low, products) / (2 * REACH))
     slopes = fit.left_of(np.stack(slopes, axis=1))
     stretch = np.minimum(np.arange(len(y)) * BLOCKS // len(y), BLOCKS - 1)
-    # A delay is a parameter as well.
+    # Each delay is a parameter.
     criterion = fit.criterion(candidates=0) + len(sources) * np.log(float(fit.n))
     return Linearised(slopes, fit.residual, criterion, float(fit.risk), stretch, terms)
 
 
 def runs_of(places) -> list[np.ndarray]:
-    """Return the runs of neighbours among ascending places."""
+    """Return the runs of consecutive numbers among ascending places."""
     places = np.asarray(places, int)
     return np.split(places, np.flatnonzero(np.diff(places) > 1) + 1) if len(places) else []
 
 
 class Refined(NamedTuple):
-    """The inputs of one target, with delays of its own.
+    """The inputs of one target, some at delays between the candidates.
 
-    - `design`: of all candidates; a source at its own delay is in the place of the nearest one.
-    - `mask`, `shortlist`: the inputs that the search kept, and those that it searched.
-    - `delays`: of kept places, in samples, and halves of their 90 % intervals; NaN where a source
-        stays at its candidate, `[input]`.
+    - `design`: of all candidates; a source at its own delay replaces the nearest candidate.
+    - `mask`, `shortlist`: the inputs kept by the search, and those it searched.
+    - `delays`, `halves`: delays of kept places in samples, and half-widths of their 90 % intervals;
+        NaN where a source stays at its candidate, `[input]`.
     """
 
     design: Design
@@ -352,8 +352,8 @@ class Refined(NamedTuple):
 class Delayed(NamedTuple):
     """The delays at which sources of a target are tried, `[input]`.
 
-    - `delays`, `halves`: by place, in samples, and halves of their intervals; NaN elsewhere.
-    - `known`: other inputs that they settled with, which keep their delay.
+    - `delays`, `halves`: by place, in samples, and half-widths of their intervals; NaN elsewhere.
+    - `known`: the other inputs of the estimate, which keep their delay.
     """
 
     delays: Float[np.ndarray, " input"]
@@ -362,22 +362,20 @@ class Delayed(NamedTuple):
 
     @property
     def places(self) -> Int[np.ndarray, " place"]:
-        """The candidates in whose place sources at these delays are."""
+        """The candidates that are replaced by sources at these delays."""
         return np.flatnonzero(np.isfinite(self.delays))
 
 
 class Refiner:
-    """A search for delays between the candidates where these describe a rate with fewer terms, or
-    better.
+    """A search for delays between the candidates that describe a rate with fewer terms, or better.
 
-    A delay between two candidates is a weighted sum of both to a regression, and of others further
-    off, so that one link shows as several. Neighbouring lags of one source become one delay, which
-    settles where it explains most, in the place of the candidate nearest to it, and the search
-    begins anew: stand-ins are dropped, and the inputs they hid are found. The extended Bayesian
-    information criterion decides, to which a delay is a parameter; where two lags of a source are
-    both needed, both stay.
+    A regression represents a delay between two candidates as a weighted sum of both and of others
+    further away, so one link appears as several. Here neighbouring lags of one source become one
+    delay. Its estimate replaces the nearest candidate, and the search restarts: proxies are
+    dropped, and the inputs that they masked are found. The extended Bayesian information criterion
+    decides, with a delay as one parameter. Two lags of a source both stay if both are needed.
 
-    `places`, `[target input]`, are candidates that a delay may be in the place of.
+    `places`, `[target input]`, are the candidates that a delay may replace.
     """
 
     def __init__(
@@ -394,12 +392,12 @@ class Refiner:
         self.lag = np.repeat(lags, data.dim)
         self.source = np.tile(np.arange(data.dim), len(lags))
         gaps = np.diff(lags, prepend=np.nan, append=np.nan)
-        # To the further of its neighbours; a sample where there are none.
+        # Distance to the further neighbour; one sample where there is no neighbour.
         self.gap = np.repeat(np.nan_to_num(np.fmax(gaps[:-1], gaps[1:]), nan=1.0), data.dim)
 
     def __call__(self, j: int, mask: KnownMask, cost: float) -> Refined | None:
-        """Return the refined target `j`, of which splines chose a mask that costs so much; None if
-        it needs no such delay.
+        """Return target `j` refined from the `mask` that splines chose at the criterion `cost`;
+        None if it needs no such delay.
         """
         output = self.data.outputs[:, j]
         steps, found = self.asks(j, mask, cost), None
@@ -413,8 +411,8 @@ class Refiner:
     def asks(
         self, j: int, mask: KnownMask, cost: float
     ) -> Generator["Delayed", "tuple[float, Refined] | None", Refined | None]:
-        """Ask for searches of a target with some sources at delays of their own, each with what the
-        one before found, from a `mask` of a certain `cost`; return the best, if any is better.
+        """Yield the delays to search a target with, and receive what each search found, from a
+        `mask` with the criterion `cost`; return the best result, if any is better.
         """
         terms = self._terms(j, mask)
         if not terms or not self._may_gain(j, mask, terms):
@@ -428,25 +426,25 @@ class Refiner:
                 cost, best = found
                 mask, delays = best.mask, best.delays
             elif number == 0 and len(sources) < (mask & self._free(j)).sum():
-                delays = np.full(len(self.lag), np.nan)  # neighbours that are no one delay
+                delays = np.full(len(self.lag), np.nan)  # neighbours that are not one delay
             else:
                 break
-            # What is kept now, every lag on its own.
+            # The inputs kept now, each lag separately.
             own = np.flatnonzero(mask & self._free(j))
             if not len(own):
                 break
             sources, start = self.source[own], np.where(np.isfinite(delays), delays, self.lag)[own]
-        # Delays that are at candidates after all are no reason for more inputs.
+        # Delays that coincide with candidates do not justify more inputs.
         if best is not None and (self.between(best) or best.mask.sum() < count):
             return best
         return None
 
     def _free(self, j: int) -> KnownMask:
-        """Return the inputs that have a delay, and are not required at their candidate."""
+        """Return the inputs with a delay that are not required at their candidate."""
         return (self.lag >= SHORTEST + 0.5) & ~self.data.required[j]
 
     def _terms(self, j: int, mask) -> list[Int[np.ndarray, " input"]]:
-        """Return groups of inputs of one delay each: neighbouring lags of one source."""
+        """Return the groups of inputs with one delay each: neighbouring lags of one source."""
         free = (mask & self._free(j)).reshape(len(self.lags), -1)
         dim = self.data.dim
         return [run * dim + i for i in range(dim) for run in runs_of(np.flatnonzero(free[:, i]))]
@@ -455,11 +453,11 @@ class Refiner:
         return [int(self.source[run[0]]) for run in terms]
 
     def _given(self, j: int, mask) -> tuple[Record, KnownData, np.ndarray]:
-        """Return record and data, with the values of the inputs that keep their delay."""
+        """Return record, data, and the values of the inputs that keep their delay."""
         return self.record, self.data, self.data.inputs[:, mask & ~self._free(j)]
 
     def _may_gain(self, j: int, mask, terms) -> bool:
-        """Return whether lags touch, or the slopes predict a gain from moving one."""
+        """Return whether lags are adjacent, or the derivatives predict a gain from moving one."""
         if any(len(run) > 1 for run in terms):
             return True
         own = np.concatenate(terms)
@@ -467,7 +465,7 @@ class Refiner:
         return state is not None and bool(state.gains().max() > 0)
 
     def _starts(self, j: int, mask, terms) -> Float[np.ndarray, " term"]:
-        """Return the middle of each run, or that of its lags with which a model explains more."""
+        """Return the middle of each run, or the lag in it with the lower criterion."""
         given, sources = self._given(j, mask), self._sources(terms)
         start = np.array([self.lag[run].mean() for run in terms])
 
@@ -477,7 +475,7 @@ class Refiner:
 
         least = cost(start) if any(len(run) > 2 for run in terms) else 0.0
         for k, run in enumerate(terms):
-            # Between two lags the middle is near enough.
+            # Between two lags the middle is close enough.
             for lag in self.lag[run] if len(run) > 2 else ():
                 trial = start.copy()
                 trial[k] = lag
@@ -486,13 +484,13 @@ class Refiner:
         return start
 
     def _settled(self, j: int, mask, sources, start) -> "Delayed | None":
-        """Return the delays that settle near `start`; None where none does."""
+        """Return the delays that converge near `start`; None if none does."""
         nearest = np.abs(self.lag[None] - np.asarray(start)[:, None]).argmin(axis=1)
         room = ROOM * self.gap[nearest]
         settled = settle(*self._given(j, mask), sources, start, room, j)
         if settled is None:
             return None
-        # What runs to the end of its room has not settled, and stays at its candidate.
+        # A delay at the end of its room has not converged and stays at its candidate.
         inside = (settled.delay > SHORTEST) & (np.abs(settled.delay - start) < room)
         if not inside.any():
             return None
@@ -501,7 +499,7 @@ class Refiner:
         return at if len(at.places) else None
 
     def placed(self, j: int, at: "Delayed") -> "Delayed":
-        """Return the same delays, each in the place that is nearest to it now."""
+        """Return the same delays, each in the place that is now nearest to it."""
         own = at.places
         return self._placed(j, self.source[own], at.delays[own], at.halves[own], at.known)
 
@@ -510,7 +508,7 @@ class Refiner:
         for k, source in enumerate(sources):
             own = np.flatnonzero(self.places[j] & self._free(j) & (self.source == source))
             place = own[np.abs(self.lag[own] - delay[k]).argmin()] if len(own) else None
-            # Two delays of one source at one place: the first stands for both.
+            # Of two delays of one source at one place, only the first is used.
             if place is not None and np.isnan(delays[place]):
                 delays[place], halves[place] = delay[k], half[k]
         return Delayed(delays, halves, known)
@@ -520,22 +518,20 @@ class Refiner:
         return self.design.with_inputs(at.places, self.states(j, at.places, at.delays[at.places]))
 
     def searched(self, j: int, design: Design, output, at: "Delayed") -> tuple[float, Refined]:
-        """Return the criterion and result of a search with sources at delays, of which a design is
-        made.
-        """
+        """Return the criterion and result of a search on a design with sources at delays."""
         taken, dim, (y, _) = np.isfinite(at.delays), self.data.dim, design.standardised(output)
         terms = find_terms(design, y, self.data.allowed[j] | taken, self.data.required[j], dim)
         found = describe(design, output, terms, dim, min(SHORTLIST, design.n_inputs))
         kept = found.mask & taken
-        # A number more, and one of the positions about a candidate that can be told apart.
+        # One more parameter, and the choice among distinguishable positions about a candidate.
         each = np.log(design.n_windows) + 2 * np.log(np.maximum(self.gap[kept] / FINEST, 1))
         cost = best_fit(design, y, found.mask).criterion() + each.sum()
         delays, halves = (np.where(kept, values, np.nan) for values in (at.delays, at.halves))
         return cost, Refined(design, found.mask, found.slots, delays, halves)
 
     def states(self, j: int, places, delays) -> Float[np.ndarray, "window place"]:
-        """Return the sources at their delays; at their candidates where a record does not reach so
-        far.
+        """Return the sources at their delays, or at their candidates where the record does not
+        reach far enough.
         """
         late = [
             self.record.at(int(self.source[place]), delay, j)
@@ -546,8 +542,8 @@ class Refiner:
 
     def readings(self, j: int, found: Refined, mask, inputs) -> list[KnownMask]:
         """Return sets of candidates from which a drift can reconstruct the sources of a mask at
-        their delays: one or two on either side of a delay that lies between them, or of these those
-        among some inputs.
+        their delays: one or two on either side of a delay between candidates, or the part of these
+        that is among given inputs.
         """
         around = [mask.copy(), mask.copy()]
         for place in np.flatnonzero(mask & self.off(found)):
@@ -562,14 +558,14 @@ class Refiner:
         return [with_a_reader_each(reads, graph, delays, self.lags).T.ravel(), *around]
 
     def between(self, found: Refined) -> bool:
-        """Return whether a delay lies clear of its candidate: outside its interval, and not next to
-        it.
+        """Return whether some delay is clearly away from its candidate: the candidate lies outside
+        the interval of the delay and not close to it.
         """
         near = np.fmax(np.fmax(found.halves, FINEST), BESIDE * self.gap)
         return bool((self._off(found) > near).any())
 
     def off(self, found: Refined) -> KnownMask:
-        """Return the places whose candidate lies outside the interval of the delay."""
+        """Return the places whose candidate is outside the interval of the delay."""
         return self._off(found) > np.fmax(np.nan_to_num(found.halves), FINEST)
 
     def _off(self, found: Refined) -> Float[np.ndarray, " input"]:
@@ -579,8 +575,8 @@ class Refiner:
 def left_at_delays(
     samples: Samples, windows: Windows, graph: KnownGraph, delays: KnownScores, target: int
 ) -> Float[np.ndarray, " window"]:
-    """Return the residual of a target's standardised rate after splines of its sources at their
-    delays, in time, in windows that count.
+    """Return the residual of a target's standardised rate on splines of its sources at their
+    delays, in units of time, in the valid windows.
     """
     record, data, inputs = Record.of(samples, windows), KnownData(windows), []
     for i, a in np.argwhere(graph[:, target]):
@@ -602,7 +598,7 @@ def edge_of_reads(
     candidates: Float[np.ndarray, " lag"],
 ) -> Int[np.ndarray, "*pair lag"]:
     """Return, for every candidate that is read, the position of the edge of its pair with the
-    nearest delay; an edge's own candidate belongs to that edge. −1 where nothing is read.
+    nearest delay, or −1 where nothing is read. An edge's own candidate belongs to that edge.
 
     `delays` are of the edges, `candidates` of the lags, in the same unit.
     """
@@ -620,8 +616,8 @@ def with_a_reader_each(
     delays: Float[np.ndarray, "*pair lag"],
     candidates: Float[np.ndarray, " lag"],
 ) -> Bool[np.ndarray, "*pair lag"]:
-    """Return the candidates that are read for pairs with edges, and those of edges that have no
-    reader.
+    """Return the candidates that are read for pairs with edges, and those of edges that no
+    candidate read belongs to.
     """
     reads = reads & graph.any(axis=-1, keepdims=True)
     edge = edge_of_reads(reads, graph, delays, candidates)
@@ -632,8 +628,8 @@ def with_a_reader_each(
 def delays_between(
     graph: KnownGraph, reads: KnownGraph, delays: KnownScores, lags: tuple[int, ...]
 ) -> tuple[KnownGraph, tuple[int, ...]]:
-    """Return the edges whose delay, in samples, is read off several candidates and is, rounded,
-    none of them; and the lags with these.
+    """Return the edges whose delay, in samples, is read from several candidates and, when rounded,
+    is none of them; and the lags extended by these delays.
     """
     sample = np.round(np.nan_to_num(delays)).astype(int)
     several = graph & (reads & ~graph).any(axis=2, keepdims=True)

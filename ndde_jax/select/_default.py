@@ -229,8 +229,7 @@ class Default(AbstractStrategy):
             f"explained more of {judged}, and judged its inputs" if judged else "explained no more"
         )
         return (
-            "Graph found by regression on splines and products of inputs; "
-            f"networks {by_networks}."
+            f"Graph found by regression on splines and products of inputs; networks {by_networks}."
         )
 
     def _search(self, screened: Screened, price, key) -> Recovery:

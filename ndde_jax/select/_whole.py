@@ -1,8 +1,8 @@
-"""The search on all of a record that does not fit into memory, by sums over its windows.
+"""Search on a record that does not fit into memory, by sums over its windows.
 
-A part of the record is in memory as windows. It tells how windows are cut, where knots lie and what
-delays there are; one pass over the record then sums the products of all columns, and the search is
-the same as in memory, on a design made of these sums.
+A part of the record is in memory as windows. It determines how windows are cut, where knots lie and
+which delays there are. One pass over the record then sums the products of all columns, which are
+sufficient statistics: the search is the same as in memory, on a design made from these sums.
 """
 
 import dataclasses
@@ -30,23 +30,23 @@ from ._partial import lags_read, of_other_rows, scaled_rows, stencil_of
 from ._splines import SHORTLIST, SplineGraph, search_known
 from ._target_fit import Coefficients, TargetFit
 
-# Windows whose columns are made at a time.
+# Number of windows whose columns are computed at a time.
 SIZE = 4096
-# Products of two inputs that are summed at most: of more inputs than have so many, the products
-# among those that the part in memory shortlists for a target.
+# Most products of two inputs that are summed. With more inputs, only products among the inputs that
+# the part in memory shortlists for a target.
 MOST_PAIRS = 1000
-# How far a pass over the record may move a delay from where the one before has it, in samples.
+# How far one pass over the record may move a delay, in samples.
 FARTHEST = 0.5
-# Passes for that at most; they end once none moves by so many samples.
+# Most such passes, and the change in samples below which they end.
 MOVES, STILL = 3, 0.1
 
 
 class Whole(NamedTuple):
-    """A record of which a part is in memory.
+    """A record, a part of which is in memory.
 
-    - `chunks`: all of it; `length`: its number of samples.
-    - `columns`: those that are variables; `level`: what was subtracted from them.
-    - `drift`: that meets every step halfway, of midpoint windows; else None.
+    - `chunks`: the whole record; `length`: its number of samples.
+    - `columns`: the columns that are variables; `level`: what was subtracted from them.
+    - `drift`: the drift used for states halfway through each step, of midpoint windows; else None.
     """
 
     chunks: Chunks
@@ -56,13 +56,13 @@ class Whole(NamedTuple):
     drift: NeuralDDE | None
 
     def values(self, block: Any) -> Float[np.ndarray, "time dim"]:
-        """Return the variables of a chunk as the part in memory has them."""
+        """Return the variables of a chunk, transformed like the part in memory."""
         return as_block(block)[:, self.columns].astype(float) - self.level[None]
 
 
 class _LateInput(NamedTuple):
-    """A source of a target at a delay between the candidates, in samples, in the `place` of one;
-    read along `straight` lines or cubics. The delay is that of the search and a `shift`.
+    """A source of a target at a delay between the candidates, in samples, replacing the candidate
+    `place`; read along `straight` lines or cubics. `delay` includes `shift`.
     """
 
     target: int
@@ -73,15 +73,15 @@ class _LateInput(NamedTuple):
 
 
 class Columns(NamedTuple):
-    """The columns of windows whose inner products are summed.
+    """The columns of windows, whose inner products are summed.
 
-    - `windows`: how windows are cut and standardised; they have no rows.
-    - `whole`: the record. Its chunks may be left out.
+    - `windows`: windows without rows, which define how others are cut and standardised.
+    - `whole`: the record; its chunks may be omitted.
     - `knots`: of the splines of all inputs, the candidates first, `[input knot]`.
     - `late`: further inputs, at delays between the candidates.
     - `pairs`: the inputs whose products are columns.
-    - `record`: the part of the record that is in memory, which says how samples are read at such
-        delays; None without any.
+    - `record`: the part of the record in memory, which defines how samples are read at such delays;
+        None without any.
     """
 
     windows: Windows
@@ -107,8 +107,8 @@ class Columns(NamedTuple):
         return summed_design(sums_of_record(self), self.knots, self.pairs)
 
     def of(self, values: Float[np.ndarray, "time dim"], first: int) -> Sums:
-        """Return the sums over the complete windows in some samples whose present is not before the
-        `first`.
+        """Return the sums over the complete windows in some samples whose present is `first` or
+        later.
         """
         lags = lags_read(self.windows)
         start, stop = row_range(len(values), lags, stencil_of(self.windows))
@@ -129,15 +129,15 @@ class Columns(NamedTuple):
         return sums_of(columns, np.asarray(rows.increment, float), np.ones(len(position)))
 
     def _windows(self, states: Any, rates: Any, position: Any) -> Windows:
-        """Return complete windows, met halfway through the step where the scheme asks for it."""
+        """Return complete windows, with states halfway through the step if the scheme has these."""
         wide = of_other_rows(self.windows, states, rates, np.ones(len(position), bool), position)
         if self.windows.scheme != "midpoint" or not len(position):
             return dataclasses.replace(wide, history=wide.history[:, : self.windows.n_lags])
         return steps_between(wide, self.windows.lags, wide.prior).met_by(self.whole.drift)
 
     def _late(self, values: Any, position: Any, inputs: Any) -> Float[np.ndarray, "window late"]:
-        """Return the inputs at delays of their own; at their candidates where the record does not
-        reach so far.
+        """Return the inputs at delays of their own, or at their candidates where the record does
+        not reach far enough.
         """
         if self.record is None:
             return inputs[:, :0]
@@ -152,16 +152,16 @@ class Columns(NamedTuple):
 
 
 def sums_over(columns: Columns, blocks: Iterable[Any], first: int = 0) -> Sums:
-    """Return the sums over all windows of a stretch whose present is not before the `first` sample,
-    from its chunks in order; windows reach back over their borders.
+    """Return the sums over all windows of consecutive chunks whose present is the `first` sample or
+    later; windows reach across the borders of chunks.
     """
     parts = pieces(map(columns.whole.values, blocks), columns.back, columns.ahead, first)
     return functools.reduce(operator.add, (columns.of(*part) for part in parts))
 
 
 def sums_of_record(columns: Columns) -> Sums:
-    """Return the sums over all windows of the record: by the workers of a cluster, chunk by chunk,
-    where it is an array of Dask; one chunk after the other elsewhere.
+    """Return the sums over all windows of the record, by the workers of a cluster for a Dask array
+    and chunk by chunk otherwise.
     """
     chunks = columns.whole.chunks
     x = chunks.dask
@@ -185,9 +185,9 @@ def sums_of_record(columns: Columns) -> Sums:
 def pieces(
     blocks: Iterable[np.ndarray], back: int, ahead: int, first: int = 0
 ) -> Iterator[tuple[Float[np.ndarray, "time dim"], int]]:
-    """Yield consecutive samples, a few thousand at a time, and the first of them that is the
-    present of a window which is counted there. Each begins so far `back` that these windows are
-    complete; windows end so far `ahead` of the present.
+    """Yield consecutive samples, a few thousand at a time, and the index of the first one that is
+    the present of a window counted there. Each part begins `back` samples earlier, so that these
+    windows are complete; windows end `ahead` samples after the present.
     """
     held: list[np.ndarray] = []
     count = 0
@@ -206,13 +206,13 @@ def pieces(
 
 
 class ClosedForms(NamedTuple):
-    """The closed forms of all targets that a search ended with.
+    """The final regressions of all targets.
 
-    - `data`: with the inputs that networks may bring in.
-    - `plain`: with sources at the candidates; `refiners`, `refined`: delays of their own, of
-        targets that have any; `fits`: with these.
-    - `found`: the search that they began with; `summed`: the sums that it was made by, if it was.
-    - `proxies`: how many inputs are left out because they explain nothing beside common factors.
+    - `data`: the data, with the inputs that networks may add.
+    - `plain`: fits with sources at the candidates; `refiners`, `refined`: the search for delays of
+        their own, and its result where it found any; `fits`: fits with these delays.
+    - `found`: the result of the first search; `summed`: its sums, if sums were used.
+    - `proxies`: number of inputs omitted because they explain nothing beyond common factors.
     """
 
     data: KnownData
@@ -226,8 +226,8 @@ class ClosedForms(NamedTuple):
 
 
 def on_whole(screened: Any, between: bool) -> ClosedForms:
-    """Return the closed forms of a record by its sums; with delays `between` the candidates or
-    without any.
+    """Return the regressions of a record from its sums; with `between`, delays between the
+    candidates.
     """
     data, windows = screened.data, screened.windows
     n_inputs = data.inputs.shape[1]
@@ -240,7 +240,7 @@ def on_whole(screened: Any, between: bool) -> ClosedForms:
     )
     summed, found = _searched(columns, data)
     if screened.whole.drift is not None:
-        # The drift of the part has met the steps, now that of the whole does.
+        # States halfway used the drift of the part in memory; repeat with that of the record.
         drift = fit_screened(screened.knowing(summed=summed), found.graph)
         columns = columns._replace(whole=screened.whole._replace(drift=drift))
         summed, found = _searched(columns, data)
@@ -257,7 +257,7 @@ def on_whole(screened: Any, between: bool) -> ClosedForms:
 
 
 def _searched(columns: Columns, data: KnownData) -> tuple[Summed, SplineGraph]:
-    """Return the sums over a record, and the graph that splines find by them."""
+    """Return the sums over a record, and the graph that splines find from them."""
     summed = columns.summed()
     return summed, search_known(data.on_rows(summed.outputs), summed.design, SHORTLIST)
 
@@ -265,9 +265,9 @@ def _searched(columns: Columns, data: KnownData) -> tuple[Summed, SplineGraph]:
 def _refined(
     columns: Columns, plain: list[TargetFit], refiners: list[Refiner]
 ) -> tuple[list[Refined | None], list[TargetFit]]:
-    """Return the delays of their own that sources of each target have, if any, and the fits with
-    these: what [`Refiner`][ndde_jax.select._between.Refiner] does, for all targets at once, since
-    every search with other delays is a pass over the record.
+    """Return the delays of their own of the sources of each target, if any, and the fits with them:
+    like [`Refiner`][ndde_jax.select._between.Refiner], but for all targets at once, because every
+    search with other delays is a pass over the record.
     """
     refined: list[Refined | None] = [None] * len(plain)
     fits: list[TargetFit] = list(plain)
@@ -289,7 +289,7 @@ def _refined(
                     fits[j] = seen[j, id(end.value)]
         if not asked:
             break
-        # The part in memory tells delays nearly.
+        # The part in memory gives approximate delays.
         for _ in range(MOVES):
             before, asked = asked, _moved(columns, asked, refiners)
             moves = [np.abs(before[j].delays - at.delays) for j, at in asked.items()]
@@ -309,14 +309,14 @@ def _refined(
 
 
 class _Late(NamedTuple):
-    """The inputs at delays of their own beside the `n_inputs` candidates."""
+    """The inputs at delays of their own, in addition to the `n_inputs` candidates."""
 
     given: list[_LateInput]
     n_inputs: int
 
     @classmethod
     def of(cls, asked: dict[int, Delayed], refiners: list[Refiner], shifts: Sequence[float]):
-        """Return the inputs at all delays, and some shifts from these."""
+        """Return the inputs at all delays, each with the given shifts."""
         given: list[_LateInput] = []
         for j, at in asked.items():
             for place in map(int, at.places):
@@ -326,7 +326,7 @@ class _Late(NamedTuple):
         return cls(given, len(refiners[0].lag))
 
     def inputs(self, j: int, shift: float) -> Int[np.ndarray, " input"]:
-        """Return the numbers of the inputs of a target, those at delays in their places."""
+        """Return the numbers of the inputs of a target; delays replace their candidates."""
         numbers = np.arange(self.n_inputs)
         for k, one in enumerate(self.given):
             if one.target == j and one.shift == shift:
@@ -334,7 +334,7 @@ class _Late(NamedTuple):
         return numbers
 
     def added_to(self, columns: Columns, refiners: list[Refiner]) -> Columns:
-        """Return the columns with these inputs, and their products with others."""
+        """Return the columns with these inputs and their products with others."""
         knots = []
         for one in self.given:
             own = refiners[one.target]
@@ -353,7 +353,7 @@ class _Late(NamedTuple):
         )
 
     def _multiplied(self, a: int, b: int) -> bool:
-        """Return whether two of these inputs are of one target, and not at one place."""
+        """Return whether two of these inputs have the same target and different places."""
         one, other = self.given[a], self.given[b]
         return one.target == other.target and one.place != other.place
 
@@ -361,7 +361,7 @@ class _Late(NamedTuple):
 def _moved(
     columns: Columns, asked: dict[int, Delayed], refiners: list[Refiner]
 ) -> dict[int, Delayed]:
-    """Return the delays one Gauss–Newton step further, by sums over all of the record."""
+    """Return the delays after one Gauss–Newton step, by sums over the whole record."""
     late = _Late.of(asked, refiners, (-REACH, 0.0, REACH))
     summed = late.added_to(columns, refiners).summed()
     every, moved = summed.design, {}
@@ -388,8 +388,8 @@ def _moved(
 
 
 def _pairs(n_inputs: int, ranked: Sequence[Sequence[int]]) -> Int[np.ndarray, "pair 2"]:
-    """Return the pairs of inputs whose products are summed: all, or those among as many of the
-    inputs that are worth most to each target, the best first, as there is room for.
+    """Return the pairs of inputs whose products are summed: all pairs, or those among the inputs
+    that are worth most to each target, as many of these as there is room for.
     """
     if n_inputs * (n_inputs - 1) // 2 <= MOST_PAIRS:
         return np.stack(np.triu_indices(n_inputs, 1), axis=1)
@@ -402,7 +402,7 @@ def _pairs(n_inputs: int, ranked: Sequence[Sequence[int]]) -> Int[np.ndarray, "p
 
 
 def _without_rows(windows: Windows) -> Windows:
-    """Return windows of which only the way they are cut is left."""
+    """Return windows without rows, which only define how others are cut."""
     names = ("history", "increment", "valid", "weight", "position")
     rows = {name: to_jax(np.asarray(getattr(windows, name))[:0]) for name in names}
     return dataclasses.replace(windows, partial=None, **rows)
