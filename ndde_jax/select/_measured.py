@@ -1,5 +1,5 @@
-"""The strengths, bounds and drift of a graph, whatever strategy found it: by closed forms, least
-squares on splines and products, and by networks where these judged it.
+"""Strengths, bounds and drift of a graph found by any strategy: in closed form, by least squares on
+splines and products, and from networks where these judged the graph.
 """
 
 import dataclasses
@@ -41,22 +41,22 @@ from ._worth import lower_bound
 
 # ---- the drift of splines ----
 
-# Beyond the data by this share of their range drifts are continued as constants.
+# Drifts are constant further outside the data than this share of their range.
 SPARE = 0.5
 
 
 @concretely()
 def fit_splines(windows: Checked[Windows], graph: Any) -> NeuralDDE:
-    """Fit a drift on a given graph in closed form: splines of its inputs, and their products where
-    those pay.
+    """Fit a drift on a given graph in closed form: splines of its inputs, and their products if
+    these are worth their price.
 
-    Of the linear, the additive and the multiplicative model of every target the Bayesian
-    information criterion takes one, as [`spline_graph`][ndde_jax.select.spline_graph] does. As good
-    as a network where effects add up or multiply, and a thousand times faster.
+    The Bayesian information criterion chooses among the linear, the additive and the multiplicative
+    model of every target, as [`spline_graph`][ndde_jax.select.spline_graph] does. As good as a
+    network where effects are additive or multiplicative, and a thousand times faster.
 
     **Arguments:**
 
-    - `windows`: of one system, outside `jit`.
+    - `windows`: windows of one system, outside `jit`.
     - `graph`: `[source target lag]`, or `"full"` for all edges allowed.
 
     **Returns:** [`NeuralDDE`][ndde_jax.models.NeuralDDE] with a
@@ -80,8 +80,8 @@ def fit_splines(windows: Checked[Windows], graph: Any) -> NeuralDDE:
 
 
 def fit_screened(screened: Screened, graph: Graph) -> NeuralDDE:
-    """Return [`fit_splines`][ndde_jax.select.fit_splines] of windows whose columns may be at hand,
-    on a graph that is known to be one.
+    """Return [`fit_splines`][ndde_jax.select.fit_splines] for windows whose columns may be
+    available already, on a graph that was checked.
     """
     windows, mask = screened.windows, from_graph_axes(graph)
     base = np.asarray(mask).reshape(len(mask), -1)
@@ -90,10 +90,9 @@ def fit_screened(screened: Screened, graph: Graph) -> NeuralDDE:
 
 
 def spline_drift(screened: Screened, mask, networks=None) -> SplineDrift:
-    """Return the drift of a mask `[target input]`, of windows whose columns are at hand.
+    """Return the drift on a mask `[target input]` of windows whose columns are available.
 
-    `networks`: one per target, with its slots, for the targets that splines do not describe, or
-    None for those they do.
+    `networks`: for each target a network with its slots, or None if splines describe the target.
     """
     data = screened.data
     networks = [None] * data.dim if networks is None else networks
@@ -121,7 +120,7 @@ def spline_drift(screened: Screened, mask, networks=None) -> SplineDrift:
 
 
 def _stacked_networks(networks, mask, dtype) -> MaskedDrift | None:
-    """Return one network per target on all inputs; zero where there is none."""
+    """Return one network per target on all inputs; zero for targets without one."""
     if not any(networks):
         return None
 
@@ -147,7 +146,7 @@ def _nothing(n_slots: int):
 
 
 def _padded(needed: int, n_inputs: int) -> int:
-    """Return a number of slots rounded up to a multiple of four, at most all inputs: few
+    """Return a number of slots rounded up to a multiple of four, at most all inputs, for few
     compilations.
     """
     return max(min(-(-needed // 4) * 4, n_inputs), 1)
@@ -165,7 +164,7 @@ def _target(screened: Screened, j: int, mask: KnownMask, n_slots: int):
         index[len(inputs) :] = inputs[0]
         own = screened.fit(j, mask, None if screened.summed is None else rate)
         if own.whole.matrix.shape != design.matrix.shape:
-            # Inputs of a drift have the same knots for all targets, also where one needs more.
+            # Inputs of a drift have the same knots for all targets, even if one needs more.
             own = own.on(mask, design)
         every, pairs, paired = Coefficients.of(design, own.fit)
         splines[: len(inputs)] = size * every[inputs]
@@ -185,30 +184,30 @@ class SignalStrengths(eqx.Module):
     """The worth of every candidate edge, as a share of the variance of its target's rate.
 
     Each strength compares two graphs that differ in one edge: it is the rise of the target's
-    standardised mean squared error when a kept edge is left out, or the fall when a dropped one is
-    added, everything else refitted. Around zero, and possibly below, where nothing is there. At
-    least the paper's s², for which all other candidates may make up for an edge and not only those
-    of the graph: [`paper_strengths`][ndde_jax.theory.paper_strengths].
+    standardised mean squared error when a kept edge is omitted, or the fall when a dropped one is
+    added, with everything else refitted. It is around zero, and may be negative, for an edge that
+    does not exist. It is at least the paper's s², for which all other candidates, not only those of
+    the graph, may replace an edge: [`paper_strengths`][ndde_jax.theory.paper_strengths].
 
     - `value`: the strength to rank by, `[source target lag]`: the in-sample estimate with both
-        risks corrected for the parameters they used (generalised cross-validation). Where none of
-        the lags of a source is worth its price, since each stands in for the others, and all
-        together are, the best has what all are worth.
-    - `held_out`: the same on blocks left out of the refit. Less biased, noisier. NaN where closed
-        forms measured, which hold nothing out.
+        risks corrected for the parameters they used (generalised cross-validation). If no single
+        lag of a source is worth its price, since the lags can replace one another, but all together
+        are, the best lag gets the joint value.
+    - `held_out`: the same on blocks excluded from the refit, less biased and noisier. NaN for
+        measures in closed form, which hold nothing out.
     - `lower`: one-sided lower confidence bound of `held_out`, from a block bootstrap of the paired
-        differences; of `value`, from its spread over stretches of the record, where nothing was
-        held out.
+        differences. If nothing was held out, the bound of `value` from its spread over stretches of
+        the record.
     - `source_value`, `source_held_out`: strength of a source at all its kept lags together,
-        `[source target]`. Neighbouring lags can stand in for one another in `value`, not here.
-    - `graph`: the graph the strengths are relative to.
-    - `risk`: held-out risk of that graph per target; 1 is as good as predicting the mean rate. The
-        corrected one in-sample where nothing was held out, and in a
-        [`Discovery`][ndde_jax.Discovery] 1 where no edge was kept of those measured.
-    - `risk_in_sample`: the same in-sample, corrected.
+        `[source target]`. Neighbouring lags can replace one another in `value`, but not here.
+    - `graph`: the reference graph of the strengths.
+    - `risk`: held-out risk of that graph per target; 1 is as good as predicting the mean rate. If
+        nothing was held out, the corrected in-sample risk; in a [`Discovery`][ndde_jax.Discovery],
+        1 if none of the measured edges was kept.
+    - `risk_in_sample`: the corrected in-sample risk.
     - `threshold`: least worth of an edge per target under the default rule of `kept`.
-    - `prior`: the prior knowledge of the windows. Edges that are not allowed are measured like all
-        others, which tests the prior, but never kept.
+    - `prior`: the prior knowledge of the windows. Forbidden edges are measured like all others,
+        which tests the prior, but never kept.
     """
 
     value: Scores
@@ -223,7 +222,7 @@ class SignalStrengths(eqx.Module):
     prior: PriorKnowledge
 
     def explaining_nothing(self, targets: Bool[np.ndarray, "target"]) -> "SignalStrengths":
-        """Return the strengths with a risk of 1 for some targets, of which no edge is kept."""
+        """Return the strengths with a risk of 1 for some targets without kept edges."""
         risks = {
             name: to_jax(np.where(targets, 1, old), old.dtype)
             for name, old in (("risk", self.risk), ("risk_in_sample", self.risk_in_sample))
@@ -231,7 +230,7 @@ class SignalStrengths(eqx.Module):
         return dataclasses.replace(self, **risks)
 
     def price(self, price: Checked[AbstractPrice | RealScalarLike | None] = None) -> Array:
-        """Return the price of an edge of each target, `[target]`; by default the threshold."""
+        """Return the price of an edge for each target, `[target]`; by default the threshold."""
         price = as_price(price)
         if isinstance(price, EBIC):
             return self.threshold
@@ -249,13 +248,13 @@ class SignalStrengths(eqx.Module):
 
                 10⁻⁴ + risk · width · (ln n − 2 + ln F) / n
 
-            and is positive on held-out blocks, or beyond its spread over stretches of the record
-            where nothing was held out. This is the extended Bayesian information criterion for the
-            `width` weights that an input brings, less the charge already in the correction of the
-            risks, plus the resolution of difference quotients. It becomes stricter with noise and
-            with more candidates, laxer with more data.
+            and is positive on held-out blocks or, if nothing was held out, has a positive lower
+            bound from its spread over stretches of the record. This is the extended Bayesian
+            information criterion for the `width` weights of an input, minus the charge already in
+            the correction of the risks, plus the resolution of difference quotients. It is stricter
+            for more noise and more candidates, and less strict for more data.
 
-        Edges that the prior decides are kept or dropped whatever their worth.
+        Edges that the prior decides are kept or dropped regardless of their strength.
         """
         price = as_price(coefficient, "coefficient")
         if isinstance(price, EBIC):
@@ -272,27 +271,27 @@ def _kept(xp, prior: PriorKnowledge, value, price, held_out=None, lower=None):
 
 
 class Measured(eqx.Module):
-    """The measure of a graph; what carries delays from the search to the final drift.
+    """The measure of a graph, which passes delays from the search to the final drift.
 
     A strategy that finds delays between the candidate lags lists such an edge in `graph` at the
-    nearest candidate, with its delay in `delays`; `reads` are the candidates around it, from which
+    nearest candidate, with its delay in `delays`. `reads` are the candidates around it, from which
     a drift reconstructs the source at that delay. [`discover`][ndde_jax.discover] fits the final
-    drift on `reads` by [`fit_drift`][ndde_jax.fit_drift], and shows `graph` and `delays`. Any
-    strategy's graph is measured: by the strategy itself
-    ([`Recovery`][ndde_jax.select.Recovery]), or else in closed form; delays are then the
-    candidates', and `discover` estimates them between these for the edges kept.
+    drift on `reads` by [`fit_drift`][ndde_jax.fit_drift], and shows `graph` and `delays`. The graph
+    of any strategy is measured, by the strategy itself ([`Recovery`][ndde_jax.select.Recovery]) or
+    else in closed form. In closed form, delays are those of the candidates, and `discover`
+    estimates delays between candidates for the edges kept.
 
     - `strengths`: the worth of every candidate edge, with its lower bound and its price.
     - `model`: the drift on `reads`.
-    - `networks`: whether a network describes a target, `[target]`, and not splines.
+    - `networks`: whether a network, not splines, describes a target, `[target]`.
     - `graph`: edges kept at the price, `[source target lag]`.
-    - `reads`: candidates that the model reads; others beside those of the graph where a delay lies
-        between them, or where another variable passes a link on within a sampling interval.
-    - `held_out`: share of the variance of each rate that is left on blocks that were not fitted,
-        given the graph.
-    - `delays`, `halves`: of edges that have a delay of their own, in samples, and halves of their
-        90 % intervals; NaN elsewhere.
-    - `remarks`: what a report says of how the graph was found.
+    - `reads`: candidates that the model reads, including candidates outside the graph where a delay
+        lies between them, or where another variable passes a link on within a sampling interval.
+    - `held_out`: unexplained share of the variance of each rate on held-out blocks, given the
+        graph.
+    - `delays`, `halves`: delays between candidates, in samples, and half-widths of their 90 %
+        intervals; NaN for other edges.
+    - `remarks`: sentences for a report on how the graph was found.
     """
 
     strengths: SignalStrengths
@@ -306,12 +305,12 @@ class Measured(eqx.Module):
     remarks: tuple[str, ...] = eqx.field(static=True, default=())
 
     def with_model(self, model: AbstractDelayModel) -> "Measured":
-        """Return the same with another drift on the graph."""
+        """Return the measure with another drift on the graph."""
         return dataclasses.replace(self, model=model)
 
     def without(self, edges: KnownGraph, remark: str) -> "Measured":
-        """Return the same without some edges, which the drift still reads and which are worth
-        nothing, and with a remark on them.
+        """Return the measure without some edges, which the drift still reads and whose strength
+        becomes at most 0, and with a remark on them.
         """
         old = self.strengths
         value, lower = (
@@ -326,13 +325,13 @@ class Measured(eqx.Module):
 
 
 class Described(NamedTuple):
-    """The description of one target that a search ended with.
+    """The final description of one target.
 
-    - `fit`: closed forms on the inputs chosen, sources at delays of their own if there are any.
-    - `outside`: fall of the risk that every other input would bring.
-    - `network`: what networks found instead, where they describe the target better.
-    - `refined`: its delays between the candidates, where there are any.
-    - `together`: whether all its inputs stay, whatever each is worth by itself.
+    - `fit`: the regression on the inputs chosen, with sources at delays of their own, if any.
+    - `outside`: fall of the risk with each other input added.
+    - `network`: the judgement of networks, if they describe the target better.
+    - `refined`: its delays between the candidates, if any.
+    - `together`: whether all its inputs are kept regardless of their single worth.
     """
 
     fit: TargetFit
@@ -343,7 +342,7 @@ class Described(NamedTuple):
 
 
 class _Worth(NamedTuple):
-    """The measures of one target, over all inputs."""
+    """The measures of one target for all inputs."""
 
     mask: KnownMask
     worth: Float[np.ndarray, " input"]
@@ -354,9 +353,8 @@ class _Worth(NamedTuple):
 
 
 def measure_graph(screened: Screened, graph: Graph | KnownGraph, price: AbstractPrice) -> Measured:
-    """Return the measure of a graph found elsewhere, by closed forms, on the graph as it is,
-    whatever its edges are worth; the strengths of other edges are the parts of the residual that
-    splines explain.
+    """Return the measure in closed form of a graph found elsewhere. All its edges stay, whatever
+    their worth; the strengths of other edges are the parts of the residual that splines explain.
     """
     graph = np.asarray(graph)
     fits = [screened.fit(j, mask) for j, mask in enumerate(flat_inputs(graph))]
@@ -371,8 +369,8 @@ def measure_targets(
     price: AbstractPrice,
     graph: KnownGraph | None = None,
 ) -> Measured:
-    """Return the measure of what describes every target, on a graph, by default the edges that are
-    worth the price. `data` may allow fewer inputs than the windows do.
+    """Return the measure of the description of every target on a graph, by default the edges worth
+    the price. `data` may allow fewer inputs than the windows do.
     """
     windows = screened.windows
     rows = [_worth_of(target, data, price) for target in targets]
@@ -386,7 +384,7 @@ def measure_targets(
     if not data.refused:
         fits = [target.fit.on(own) for target, own in zip(targets, mask, strict=True)]
         held_out = np.array([fit.held_out(windows.reach) for fit in fits])
-        # Strengths and risk are of one graph; without any edge nothing is explained.
+        # Strengths and risk refer to one graph; without an edge nothing is explained.
         strengths = strengths.explaining_nothing(~graph.any(axis=(0, 2)))
     nowhere = np.full(graph.shape, np.nan)
     model = drift_on(screened, graph, networks_of(targets))
@@ -394,7 +392,7 @@ def measure_targets(
 
 
 def networks_of(targets: list[Described]) -> list:
-    """Return the network of each target with its slots; None where splines describe it."""
+    """Return the network of each target with its slots; None for targets that splines describe."""
     judged = [target.network for target in targets]
     return [None if row is None else (row.fit.network, row.slots) for row in judged]
 
@@ -408,7 +406,7 @@ def drift_on(screened: Screened, reads, networks: list) -> NeuralDDE:
 
 
 def _worth_of(target: Described, data: KnownData, price: AbstractPrice) -> _Worth:
-    """Return the worth of every input of a target, beyond the price where it is not kept."""
+    """Return the worth of every input of a target, minus the price if it is not kept."""
     own, judged, outside = target.fit, target.network, np.maximum(target.outside, 0)
     own = own if judged is None else own.on(judged.mask)
     found = own.worth()
@@ -421,11 +419,10 @@ def _worth_of(target: Described, data: KnownData, price: AbstractPrice) -> _Wort
         lower = np.where(mask, lower_bound(worth, judged.blocks, judged.left), 0)
         found = found._replace(value=worth, lower=lower)
     found = found.with_best_lags(limit)
-    # What a dropped one would be worth beyond its price is nothing, or it had been kept.
-    # Corrected for its parameters, a risk may pass that of the mean alone; a share does not.
+    # A dropped input is worth no more than its price, otherwise it would have been kept.
     dropped = np.minimum(outside - limit, 0)
     worth, lower = (np.where(mask, kept, dropped) for kept in (found.value, found.lower))
-    # Of a source at all its kept lags together, or at its best lag if that is more.
+    # The worth of a source at all its kept lags together, or at its best lag if that is more.
     source = np.maximum(found.together, worth.reshape(-1, data.dim).max(axis=0))
     return _Worth(mask, worth, lower, source, risk, limit)
 

@@ -1,6 +1,4 @@
-"""The windows with states at the point that a forward difference measures: halfway through the
-step.
-"""
+"""Windows with states halfway through each step, the time to which a forward difference belongs."""
 
 import dataclasses
 from collections.abc import Callable, Sequence
@@ -37,34 +35,35 @@ def midpoint_windows(
     model: Checked[AbstractDelayModel | Callable | None] = None,
     prior: Checked[PriorKnowledge | None] = None,
 ) -> Windows:
-    """Return forward differences, paired with the states half a step later: second order, noise or
-    not.
+    """Return forward differences paired with the states half a step later: second order, with or
+    without noise.
 
     The increment over a step is the integral of the drift over that step, so a forward difference
-    belongs to its middle: a drift that depends on X(t − τ) seems to depend on X(t − τ + dt/2), that
-    is on two neighbouring lags, and indirect drivers appear as direct ones. A central difference
-    has neither error, but in noise-driven data it measures something else than the drift (see
-    [`lagged_windows`][ndde_jax.lagged_windows]). Here the rates are forward differences, and
+    belongs to the middle of the step. Paired with the state at its start, a drift that depends on
+    X(t − τ) seems to depend on X(t − τ + dt/2), that is on two neighbouring lags, and indirect
+    drivers appear as direct ones. A central difference has neither error, but in noise-driven data
+    it does not measure the drift (see [`lagged_windows`][ndde_jax.lagged_windows]). Here the rates
+    are forward differences, and
 
-    - past states (lags ≥ 1) are interpolated from the samples around, which are known: two on
-      either side (Catmull and Rom, 1974), or at lag 1 two before and one after. On a straight line
-      between the ends of the step, what bends the path there would show up as further lags;
-    - present states are *predicted* half a step ahead, X[k] + rate · dt/2, from what was known at
-      sample k. The noise of the step is not in the prediction, so no bias enters.
+    - past states (lags ≥ 1) are interpolated from the known samples around them: two on either side
+      (Catmull and Rom, 1974), or at lag 1 two before and one after. With linear interpolation, the
+      curvature of the path would appear as further lags;
+    - present states are *predicted* half a step ahead, X[k] + rate · dt/2, from the values known at
+      sample k. The prediction does not contain the noise of the step, so it adds no bias.
 
-    What is fitted to these windows is the drift itself, and a fitted model is used as any other.
-    Given one, windows become more accurate: the model then goes half a step forward from each
-    sample and half a step back from the next, and where the two do not meet its rate is corrected
-    by how much they miss. Where noise is low, search again on such windows.
+    A model fitted to these windows is a model of the drift itself and is used like any other. Given
+    a model, the windows become more accurate: from each sample the model goes half a step forward,
+    and from the next sample half a step back. Where the two states do not meet, the rate is
+    corrected by their difference. With little noise, it pays to search again on such windows.
 
     **Arguments:**
 
     - `x`, `dt`, `lags`, `names`, `prior`: as for [`lagged_windows`][ndde_jax.lagged_windows];
         samples must be equally spaced.
     - `rate`: expected standardised rates for the prediction, one row per returned window; by
-        default what [`spline_graph`][ndde_jax.select.spline_graph] fits.
-    - `model`: fitted to windows like these without one, or any function from a physical history
-        `[lag dim]` to a physical drift, if it has `lags`; instead of `rate`.
+        default those fitted by [`spline_graph`][ndde_jax.select.spline_graph].
+    - `model`: used instead of `rate`: a model fitted to such windows, or any function with `lags`
+        from a physical history `[lag dim]` to a physical drift.
 
     **Returns:** [`Windows`][ndde_jax.Windows] of scheme `"midpoint"`.
 
@@ -97,7 +96,7 @@ def midpoint_windows(
 
 class Steps(NamedTuple):
     """The forward differences with the states at the start of each step, `plain`; the states at its
-    end; and the distance of the path between from the straight line, `[window lag dim]`.
+    `end`; and the deviation of the path between from a straight line, `bend`, `[window lag dim]`.
     """
 
     plain: Windows
@@ -105,9 +104,7 @@ class Steps(NamedTuple):
     bend: Any
 
     def met_by(self, model: Any) -> Windows:
-        """Return the states halfway through each step, and the rates corrected there, by a
-        model.
-        """
+        """Return the states halfway through each step and the rates corrected there, from a model."""
         drift = None if is_traced(self.plain) else known_splines(model)
         if drift is not None:
             return meet_midway_known(self.plain, drift, self.end, self.bend)
@@ -123,7 +120,7 @@ def read_steps(x, *, lags, dt=None, names=None, prior=None) -> Steps:
 
 
 def cut_steps(measured: Measurements, lags: tuple[int, ...], prior) -> Steps:
-    """Return the steps of measurements that were read."""
+    """Return the steps of measurements that were read already."""
     wide = cut_windows(measured, around(lags), "euler", None)
     if not measured.data.regular:
         raise ValueError(IRREGULAR)
@@ -136,8 +133,8 @@ def around(lags: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def steps_between(wide: Windows, lags: tuple[int, ...], prior: PriorKnowledge) -> Steps:
-    """Return the steps of windows that have the samples around every lag."""
-    # What is known is computed in NumPy, which compiles nothing for another length.
+    """Return the steps of windows that contain the samples around every lag."""
+    # Concrete values are computed in NumPy, which compiles nothing for another length.
     xp = namespace_of(wide.history) if is_traced(wide) else np
     history = xp.asarray(wide.history)
     before, start, end, after = (
@@ -152,8 +149,8 @@ def steps_between(wide: Windows, lags: tuple[int, ...], prior: PriorKnowledge) -
 
 
 def halfway(steps: Steps, rate=None) -> Windows:
-    """Return the states halfway through each step, present ones predicted by the expected rates: by
-    default those of [`spline_graph`][ndde_jax.select.spline_graph].
+    """Return the states halfway through each step, present ones predicted with the expected rates;
+    by default those of [`spline_graph`][ndde_jax.select.spline_graph].
     """
     rate = spline_graph(steps.plain).rate if rate is None else rate
     wide, lags = steps.plain, steps.plain.lags
@@ -174,12 +171,12 @@ def halfway(steps: Steps, rate=None) -> Windows:
 
 
 def _shifted(lag: int, shift: int) -> int:
-    """Return a lag `shift` samples later; the present stays where it is."""
+    """Return a lag `shift` samples later; lag 0 stays 0."""
     return max(lag - shift, 0) if lag > 0 else 0
 
 
 def _bend(before, start, end, after, lags: tuple[int, ...], xp):
-    """Return the distance of the interpolated path from the straight line halfway from `start` to
+    """Return the deviation of the interpolated path from a straight line, halfway from `start` to
     `end`.
     """
     cubic = (start + end - before - after) / 16
@@ -189,7 +186,7 @@ def _bend(before, start, end, after, lags: tuple[int, ...], xp):
 
 
 def measured_rows(samples: Samples, windows: Windows) -> np.ndarray:
-    """Return which rows of windows of these samples hold measured values only, bool `[window]`.
+    """Return which windows of these samples contain only measured values, bool `[window]`.
 
     **Raises:** `ValueError` if too few are left.
     """

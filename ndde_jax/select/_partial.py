@@ -1,4 +1,4 @@
-"""Windows that miss values of some variables, for the targets that these do not touch."""
+"""Windows with missing values, for the targets that do not need the missing variables."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -20,35 +20,35 @@ from ._measured import fit_screened
 from ._midpoint import Steps, around, steps_between
 from ._screened import Screened
 
-# Numbers in the splines of all targets, each in windows of its own: 4 GB in double precision.
+# Most numbers in the splines of all targets, each in its own windows: 4 GB in double precision.
 MOST_NUMBERS = 5 * 10**8
-# Complete windows for each variable that a first drift needs, and how many there are once some are
-# completed; windows for each value of one that tell what is expected of it.
+# Complete windows per variable that a first drift needs, and complete windows per variable after
+# some are completed; windows per value of a window from which expected values are estimated.
 FEWEST, ENOUGH, TELLING = 2, 10, 4
 
 
 class Completed(NamedTuple):
-    """Samples in which the windows that miss fewest values are complete, and a sentence on it."""
+    """Samples with estimates in the windows that miss fewest values, and a sentence on it."""
 
     samples: Samples
     said: str
 
 
 def completed(samples: Samples, lags: tuple[int, ...]) -> Completed | None:
-    """Return samples with estimates of what the windows that miss fewest values miss, so that there
-    are enough complete ones for a scale and a first drift; None where there are enough, where the
-    rate of a variable was hardly ever measured, or where
-    [`with_partial`][ndde_jax.select._partial.with_partial] could not tell measured values from
-    these afterwards.
+    """Return samples with estimates of the values missing in the windows with fewest missing
+    values, so that enough windows are complete for a scale and a first drift. None if enough are
+    complete, if the rate of some variable was measured too rarely, or if the windows are too large
+    for [`with_partial`][ndde_jax.select._partial.with_partial], which afterwards separates measured
+    values from estimates.
 
-    Estimates are those expected given all measured states of the window, as in
+    Estimates are expected values given all measured states of the window, as in
     [`PartialWindows`][ndde_jax.windows.PartialWindows].
     """
     every = np.concatenate(samples.values).astype(float)
     missing = np.isnan(every)
     if not samples.regular or not missing.any():
         return None
-    # Every window, as the samples that it reads of all recordings joined.
+    # The samples that each window reads, as indices into all recordings joined.
     offsets = np.array(sorted({*(-lag for lag in around(lags)), *STENCILS["euler"]}))
     starts = np.cumsum([0, *map(len, samples.values)])[:-1]
     present = np.concatenate(
@@ -80,17 +80,17 @@ def completed(samples: Samples, lags: tuple[int, ...]) -> Completed | None:
     values = tuple(new.astype(x.dtype) for new, x in zip(values, samples.values, strict=True))
     made = dataclasses.replace(samples, values=values)
     said = (
-        f"{complete} of {len(gone)} windows miss nothing. Of those that miss fewest values, "
-        f"{enough - complete} are completed by {int(fill.sum())} estimates, as a beginning; each "
+        f"{complete} of {len(gone)} windows miss nothing. To begin with, {enough - complete} of "
+        f"those that miss fewest values are completed by {int(fill.sum())} estimates. Each "
         "variable is then explained in all windows in which its rate and inputs are measured."
     )
     return Completed(made, said)
 
 
 def with_partial(screened: Screened, samples: Samples) -> Screened:
-    """Return windows with the rows of their samples that miss values of some variables beside them;
-    the same where no target gains any, where samples are uneven, where the ends of the record ring
-    and count as missing, or where the splines of all targets do not fit into memory.
+    """Return windows with the rows that miss values of some variables added as partial windows. The
+    same windows if no target gains any, if samples are irregular, if the ends of the record ring
+    and count as missing, or if the splines of all targets do not fit into memory.
     """
     windows = screened.windows
     if not int(windows.dropped) or not samples.regular or rings(np.asarray(windows.ringing)):
@@ -105,7 +105,7 @@ def with_partial(screened: Screened, samples: Samples) -> Screened:
 
 
 def _partial(screened: Screened, samples: Samples) -> PartialWindows:
-    """Return the rows of all windows: as they are where nothing is missing."""
+    """Return the rows of all windows, unchanged where nothing is missing."""
     windows = screened.windows
     midway, lags = windows.scheme == "midpoint", lags_read(windows)
     states, rates = scaled_rows(samples.values, samples.mask, windows)
@@ -133,8 +133,8 @@ def _partial(screened: Screened, samples: Samples) -> PartialWindows:
 
 
 def _met_midway(screened: Screened, steps: Steps, rated: Bool[np.ndarray, "window dim"]) -> Windows:
-    """Return the states halfway through each step, met by the drift of the complete windows; rates
-    that are not measured are those of this drift.
+    """Return the states halfway through each step, computed with the drift of the complete windows;
+    missing rates are those of this drift.
     """
     model = fit_screened(screened, screened.found.graph)
     s = jax.tree.map(lambda a: np.asarray(a, float)[None], steps.plain.scaling)
@@ -154,7 +154,7 @@ def lags_read(windows: Windows) -> tuple[int, ...]:
 
 
 def stencil_of(windows: Windows) -> dict[int, float]:
-    """Return the difference that is a rate."""
+    """Return the finite difference that defines a rate."""
     return STENCILS["euler" if windows.scheme == "midpoint" else windows.scheme]
 
 
@@ -165,8 +165,8 @@ def of_other_rows(
     valid: Bool[np.ndarray, " window"],
     position: Any,
 ) -> Windows:
-    """Return windows that are cut and standardised in the same way, with the states at all lags
-    that they read.
+    """Return windows with other rows, cut and standardised in the same way, with the states at all
+    lags that they read.
     """
     dtype = windows.history.dtype
     return dataclasses.replace(
@@ -183,8 +183,8 @@ def of_other_rows(
 def scaled_rows(
     recordings: Sequence[np.ndarray], mask: Sequence[np.ndarray], windows: Windows
 ) -> tuple[Float[np.ndarray, "window lag dim"], Float[np.ndarray, "window dim"]]:
-    """Return the states and rates of every row of recordings, standardised as those of windows; NaN
-    where they are not measured, or lie outside the mask, if there is one.
+    """Return the states and rates of every row of recordings, standardised like those of windows;
+    NaN for values that are missing or outside the mask, if there is one.
     """
     stencil, s = stencil_of(windows), windows.scaling
     scale, rate_center, rate_scale = (
@@ -207,8 +207,8 @@ def scaled_rows(
 def _known_midway(
     known: Bool[np.ndarray, "window wide dim"], wide: tuple[int, ...], lags: tuple[int, ...]
 ) -> Bool[np.ndarray, "window lag dim"]:
-    """Return which states halfway through a step are of measured samples alone, all those that
-    interpolation reads.
+    """Return for which states halfway through a step all samples that interpolation reads are
+    measured.
     """
     read = [[wide.index(lag) for lag in around((lag,))] for lag in lags]
     return np.stack([known[:, places].all(axis=1) for places in read], axis=1)

@@ -1,5 +1,5 @@
-"""Records whose values are news, as returns of shares: windows that count by how calm their time
-is, and inputs that only correct others for what moves all variables at once.
+"""Records of innovations, such as returns of shares: windows weighted by the inverse of the local
+variance, and inputs that only correct other inputs for common factors.
 """
 
 import numpy as np
@@ -14,28 +14,28 @@ from ..windows._windows import Windows
 from ._screened import Screened
 from ._target_fit import TargetFit
 
-# Correlation of a variable with its value one sample before, up to which its values do not last,
-# and the least share of its variance that is news, both in the median. Where values last, they
-# drive, and are not to be told from factors; and what is left is large where a plant is excited,
-# which are the times that tell most.
+# The largest autocorrelation at one sample for which values do not persist, and the least share of
+# a variable's variance that is innovation, both as medians. Persistent values are drivers and
+# cannot be distinguished from factors; and there, residuals are large while a plant is excited,
+# which are the most informative times.
 LASTING, NEWS = 0.3, 0.5
-# Share of what is left of all rates that moves them together, as a market moves shares, from which
-# on inputs are asked what they explain beside common factors. Variables for each factor: 25
-# portfolios of a market have three (Fama and French, 1993), which five contain.
+# Share of the variance of all residuals explained by one common factor, from which on inputs are
+# tested for what they explain beyond common factors. Variables per factor: 25 portfolios of a
+# market have three factors (Fama and French, 1993), which five contain.
 COMMON, PER_FACTOR = 1 / 3, 5
 CALMED = (
-    "Values are news, as returns of shares are, and their size changes: samples count by how calm "
-    "their time is, so that volatile times do not decide about all links."
+    "The values are mostly innovations, as returns of shares are, and their variance changes. "
+    "Windows are weighted by the inverse of the local variance, so that volatile times do not "
+    "dominate all links."
 )
 
 
 def calmed(screened: Screened) -> Screened:
-    """Return windows that count by how calm their time is, the inverse of the variance of what is
-    left around them (Aitken, 1935), where values are news whose size clearly changes; the same
-    elsewhere.
+    """Return windows weighted by the inverse of the local residual variance (Aitken, 1935), if
+    values are innovations whose variance clearly changes; otherwise the same windows.
 
-    A volatile time moves all variables more. Where windows count alike it decides about all links,
-    and chance explains more than their price allows for.
+    In volatile times all variables move more. With equal weights, volatile times dominate all
+    links, and chance explains more than the prices allow for.
     """
     if screened.readings is None or screened.data.refused or screened.data.partial is not None:
         return screened
@@ -56,14 +56,14 @@ def calmed(screened: Screened) -> Screened:
 
 
 def correlation_of_neighbours(windows: Windows) -> Float[np.ndarray, " variable"]:
-    """Return the correlation of each variable with itself one sample before, in windows whose rates
-    are differences of neighbours.
+    """Return the autocorrelation of each variable at one sample, from windows whose rates are
+    differences of neighbours.
     """
     return 1 - _spread_of_steps(windows) / 2
 
 
 def _spread_of_steps(windows: Windows) -> Float[np.ndarray, " variable"]:
-    """Return the variance of steps from sample to sample over that of samples."""
+    """Return the variance of steps between samples relative to the variance of samples."""
     scale, rate_scale = (
         np.asarray(a, float) for a in (windows.scaling.scale, windows.scaling.rate_scale)
     )
@@ -71,33 +71,33 @@ def _spread_of_steps(windows: Windows) -> Float[np.ndarray, " variable"]:
 
 
 def _last(windows: Windows) -> bool:
-    """Return whether values last from sample to sample."""
+    """Return whether values persist from sample to sample."""
     return bool(np.median(correlation_of_neighbours(windows)) > LASTING)
 
 
 def _mostly_news(windows: Windows, fits: list[TargetFit]) -> bool:
-    """Return whether most of what variables do is news."""
+    """Return whether most of the variance of the variables is innovation."""
     risk = np.array([float(own.part.risk) for own in fits])
     return bool(np.median(_spread_of_steps(windows) * risk) >= NEWS)
 
 
 def _left_out(own: TargetFit) -> Float[np.ndarray, " window"]:
-    """Return what a fit to all other windows leaves of the rate in each."""
+    """Return the leave-one-out residual of each window, by its leverage."""
     columns = own.part.columns
     reach = np.einsum("wc,cd,wd->w", columns, own.part.inverse, columns)
     return own.part.residual / np.maximum(1 - reach, 1e-3)
 
 
 def proxies_among(windows: Windows, fits: list[TargetFit]) -> Bool[np.ndarray, "target input"]:
-    """Return the inputs of all targets that only correct others for what moves all variables at
-    once.
+    """Return the inputs of all targets that only correct other inputs for common factors.
 
-    Where what is new in one share alone moves a target, the past of every other share tells how
-    much of the first one's change was the market's, and helps to foretell the target. Where much of
-    what is left is common to all rates, inputs from other variables are therefore asked what they
-    explain beside common factors at their lag (Bernanke, Boivin and Eliasz, 2005): the principal
-    components of what is left, of which more than there are do no harm. Only where values are news
-    and do not last, as returns of shares.
+    If the idiosyncratic innovation of one share moves a target, the past of every other share
+    indicates how much of the first one's change was the market's, and so helps to predict the
+    target. So if a large part of the residuals is common, inputs from other variables are tested
+    for what they explain beyond common factors at their lag (Bernanke, Boivin and Eliasz, 2005).
+    The factors are principal components of the residuals; having more of them than there are
+    common factors does no harm. Applied only if values are innovations and do not persist, like
+    returns of shares.
     """
     nothing, count = np.zeros((len(fits), len(fits[0].mask)), bool), len(fits) // PER_FACTOR
     if count == 0 or _last(windows) or not _mostly_news(windows, fits):
@@ -112,8 +112,8 @@ def proxies_among(windows: Windows, fits: list[TargetFit]) -> Bool[np.ndarray, "
 
 
 def _worthless_beside(own: TargetFit, factors: Float[np.ndarray, "dim factor"]) -> KnownMask:
-    """Return the inputs of a target from other variables that are not worth their price beside
-    factors at their lag and what the target was then itself, the least worth first.
+    """Return the inputs of a target from other variables that are not worth their price beyond the
+    factors and the target itself at the same lags, by backward elimination.
     """
     dim, root, fit, gone = own.data.dim, own.root, own.part, np.zeros(len(own.mask), bool)
     open_ = own.mask & (np.arange(len(own.mask)) % dim != own.target)

@@ -1,9 +1,9 @@
-"""A test of whether an oscillation that keeps time comes from outside or is the system's own.
+"""A test of whether a strictly periodic oscillation is external or the system's own.
 
-Little noise shifts the phase of a strong oscillator, whose line in the spectrum is then as sharp as
-that of a season. The drift distinguishes them. With a season taken out, what remains of a driven
-system is explained about as well as before, or better; without its oscillation, the rest of an
-oscillator is explained by no drift.
+Weak noise shifts the phase of a strong oscillator so little that its spectral line is as sharp as
+that of a season. The drift distinguishes the two. After removal of a season, the remaining dynamics
+of a driven system are explained about as well as before, or better. After removal of its own
+oscillation, no drift explains the remainder of an oscillator.
 """
 
 import dataclasses
@@ -18,15 +18,15 @@ from ..samples._samples import Samples
 from ..windows._prior import PriorKnowledge, inputs_of
 from ._reading import Chosen, choose_windows
 
-# By how much the logarithm of what is left of the rates, with what the graph and the season cost,
-# must be lower with the oscillation in place, per variable, for it to be the system's own. Of 14
-# simulated records with a season that was taken out, the six with a real one had up to .09, the
-# eight of systems that oscillate by themselves .30 and more.
+# The least fall of the log residual variance of the rates, per variable and with the cost of graph
+# and season, when the oscillation stays in place, for it to be the system's own. In 14 simulated
+# records with a season removed, the six with a real season had at most .09, the eight of systems
+# that oscillate by themselves .30 or more.
 CLEARLY = 0.15
 
 
 class Settled(NamedTuple):
-    """Samples whose season is settled, and the windows chosen for them; None where none were."""
+    """Samples after the decision on a season, and the windows chosen for them, if any."""
 
     samples: Samples
     chosen: Chosen | None
@@ -40,10 +40,10 @@ def with_own_rhythm(
     prior: PriorKnowledge | None,
     inputs: tuple[str, ...] = (),
 ) -> Settled:
-    """Return the samples that [`prepare_samples`][ndde_jax.prepare_samples] made by `steps`, with
-    the season back where graphs at `lags` show that the system makes it itself; a treatment named
-    `"rhythm"`, which changes nothing, then says so. Samples that came with a season removed (no
-    such step) stay as they are.
+    """Return the samples that [`prepare_samples`][ndde_jax.prepare_samples] made with `steps`,
+    with the season restored if graphs at `lags` show that the system generates it; a treatment
+    named `"rhythm"`, which changes nothing, then reports it. Samples that came with the season
+    already removed (no such step) are unchanged.
     """
     season = next((t for t in samples.treatments if t.name == "season"), None)
     if season is None or "season" not in steps:
@@ -66,8 +66,8 @@ def with_own_rhythm(
         name="rhythm",
         size=gain,
         text=f"An oscillation of period {periods} keeps time like a clock, but the variables "
-        "explain it by themselves: without it, what is left of their rates would be "
-        f"{np.exp(gain):.1f} times as large. It stays.",
+        "explain it by themselves. Without it, the unexplained variance of their rates would be "
+        f"{np.exp(gain):.1f} times as large. It is kept.",
         periods=(),
         coefficients=(),
         **{name: getattr(whole, name) for name in ("values", "times", "dt", "regular")},
@@ -78,8 +78,8 @@ def with_own_rhythm(
 def left_of_rates(
     chosen: Chosen, n_more: int, names: tuple[str, ...], prior: PriorKnowledge | None
 ) -> float:
-    """Return the logarithm of the residual variance of the rates under the best graph of splines,
-    in their units, with the cost of its edges and of `n_more` numbers per variable; a mean over
+    """Return the log residual variance of the rates under the best graph of splines, in their
+    units, with the cost of its edges and of `n_more` parameters per variable; the mean over
     variables that others may drive.
     """
     windows, found = chosen.screened.windows, chosen.screened.found

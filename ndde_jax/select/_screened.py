@@ -1,4 +1,4 @@
-"""The windows together with the splines' result on them, so that several uses share one search."""
+"""Windows with the result of the splines on them, so that several uses share one search."""
 
 import copy
 import functools
@@ -31,16 +31,15 @@ from ._target_fit import TargetFit
 
 
 class Screened:
-    """A set of windows of one system with results computed on first use: flat arrays (`data`),
+    """Windows of one system with results that are computed on first use: flat arrays (`data`),
     splines of all inputs (`design`), and the graph that
     [`spline_graph`][ndde_jax.select.spline_graph] finds (`found`).
 
-    What is known of their samples beside windows is at hand where it is: `steps`, from which
-    windows halfway through them are made; `readings`, the comparison of the record as a map and as
-    a flow; `errors`, the variances of measurement errors; and `record`, the samples between the
-    candidate lags, where delays may lie there. `calm` are the weights of windows whose noise
-    changes its size. `whole` is the record that they are a part of, where it does not fit into
-    memory.
+    It also contains what is known about the samples: `steps`, from which windows halfway through
+    steps are made; `readings`, the comparison of the record as a map and as a flow; `errors`, the
+    variances of measurement errors; `record`, the samples between the candidate lags, if delays may
+    lie there; and `calm`, the weights of windows whose noise variance changes. `whole` is the
+    record that the windows are a part of, if it does not fit into memory.
     """
 
     def __init__(
@@ -58,17 +57,15 @@ class Screened:
         self.summed: Summed | None = None
 
     def knowing(self, **more: Any) -> "Screened":
-        """Return the same with what is known beside windows: `errors` and `record`, or the `whole`
-        record and the sums over it, `summed`.
+        """Return the windows with further knowledge: `errors` and `record`, or the `whole` record
+        and the sums over it, `summed`.
         """
         other = copy.copy(self)
         vars(other).update(more)
         return other
 
     def rate(self, j: int, inputs: KnownMask) -> Rate:
-        """Return the rate of a target with a design for some inputs, by sums where these are
-        known.
-        """
+        """Return the rate of a target with a design for some inputs, from sums if these are known."""
         if self.summed is not None:
             return self.summed.rate(j)
         partial, output = self.data.partial is not None, self.data.outputs[:, j]
@@ -77,7 +74,7 @@ class Screened:
         return Rate(design, output, float(weight @ output) / max(float(weight.sum()), 1))
 
     def on(self, windows: Windows) -> "Screened":
-        """Return other windows of the same samples, for example those of a half."""
+        """Return the results for other windows of the same samples, for example those of a half."""
         if windows is self.windows:
             return self
         record = None if self.record is None else self.record.of_rows(windows)
@@ -90,15 +87,15 @@ class Screened:
 
     @functools.cached_property
     def exact(self) -> bool:
-        """Whether the record has no noise, so that rates are known but for differences: with past
-        states as inputs.
+        """Whether the record has no noise, so that rates are exact up to difference quotients, and
+        has past states as inputs.
         """
         smooth = self.windows.scheme == "central4" and self._beside_present
         return bool(smooth and np.mean(np.asarray(self.windows.noise_share)) < SMOOTH_SHARE)
 
     @property
     def _beside_present(self) -> bool:
-        """Whether past states are inputs beside the present ones, in a record in memory."""
+        """Whether past and present states are inputs, in a complete record in memory."""
         data, lags = self.data, self.windows.lags
         known = data.partial is None and self.whole is None and not data.refused
         return known and len(lags) > 1 and lags[0] == 0
@@ -120,7 +117,7 @@ class Screened:
 
     @property
     def alone(self) -> Bool[np.ndarray, " target"]:
-        """The targets that follow the present alone."""
+        """The targets that depend on present states alone."""
         return self._searched.alone
 
     @functools.cached_property
@@ -138,7 +135,7 @@ class Screened:
 
     @functools.cached_property
     def present(self) -> list[Terms]:
-        """The terms of a search among the inputs at the first lag alone."""
+        """The terms found by a search among the inputs at the first lag alone."""
         return present_terms(self.data, self.design)
 
     @functools.cached_property
@@ -149,7 +146,7 @@ class Screened:
         return partial_knots(self.data.partial)
 
     def design_for(self, j: int, inputs: KnownMask) -> Design:
-        """Return the design of the windows that count for a target on some inputs."""
+        """Return the design of the windows that are valid for a target and some inputs."""
         if self.data.partial is None:
             many = self.exact and self._searched.many[j]
             return self.many_knots if many else self.design
@@ -157,8 +154,8 @@ class Screened:
         return design_of(data.inputs, data.weight, self.knots)
 
     def refiners(self, data: KnownData, fits: list[TargetFit]) -> list[Refiner]:
-        """Return the searches for delays between the candidates, of targets that some inputs
-        describe; none where the samples between these are not known.
+        """Return the searches for delays between the candidates, one per target; none if the
+        samples between the candidates are not known.
         """
         lags, among = self.windows.lags, self.data.allowed
         if self.record is None:
@@ -175,7 +172,7 @@ class Screened:
         ]
 
     def fit(self, j: int, inputs: KnownMask, summed: Rate | None = None) -> TargetFit:
-        """Return the fit of a target on some inputs, in the windows that count for these."""
+        """Return the fit of a target on some inputs, in the windows that are valid for these."""
         data = self.data.of_target(j, inputs)
         counting = b"" if data.partial is None else np.asarray(inputs).tobytes()
         known = self._terms.setdefault((j, counting), {})
@@ -183,5 +180,5 @@ class Screened:
 
     @functools.cached_property
     def _terms(self) -> dict[tuple[int, bytes], dict[bytes, Terms]]:
-        """The best terms by inputs, for each target and the inputs whose windows count for it."""
+        """The best terms by inputs, for each target and the inputs that define its windows."""
         return {}

@@ -1,7 +1,7 @@
-"""The interface of a strategy, its result, and the strategies as values: each has its own settings,
-and its docstring says what it costs.
+"""Interface and result of a strategy, and the strategies as values: each has its own settings, and
+its docstring states its cost.
 
-The searches that only one strategy makes stand with it: all graphs of few inputs, moves ranked by a
+Searches used by a single strategy are here too: all graphs of few inputs, moves ranked by a
 linearised network, and the path of a coefficient.
 """
 
@@ -57,16 +57,17 @@ from ._splines import SplineGraph, spline_graph
 
 
 class SweptGraphs(eqx.Module):
-    """The graphs along a grid of coefficients, and their prediction errors on held-out data.
+    """The graphs along a grid of coefficients, with their prediction errors on held-out data.
 
-    - `coefficients`: λ, ascending, `[coefficient]`.
+    - `coefficients`: the grid of λ, ascending, `[coefficient]`.
     - `graphs`: `[coefficient source target lag]`.
-    - `death`: the smallest coefficient from which on an edge stays closed, `[source target lag]`;
-        0 for edges closed throughout, infinite for those that survive the largest.
-    - `scores`: the method's scores averaged over the grid and the training: a ranking.
+    - `death`: the smallest coefficient from which on an edge is closed, `[source target lag]`; 0
+        for edges that are never open, infinite for those open at the largest coefficient.
+    - `scores`: a ranking: the method's scores averaged over the grid and the training.
     - `held_out`: mean squared error of the refitted graphs on held-out blocks, summed over targets
         in standardised units, `[coefficient]`.
-    - `standard_error`: standard error of its difference from the best coefficient's, from blocks.
+    - `standard_error`: standard error of the difference of `held_out` from its minimum, from paired
+        blocks.
     - `status`: status of the underlying fit.
     """
 
@@ -79,13 +80,13 @@ class SweptGraphs(eqx.Module):
     status: Status
 
     def select(self, errors: Checked[float] = 1.0) -> Float[Array, ""]:
-        """Return the largest coefficient whose held-out risk is within a number of standard errors
-        of the best.
+        """Return the largest coefficient whose held-out risk is within `errors` standard errors of
+        the minimum.
 
-        The difference is paired, block by block, so errors common to both graphs cancel; 1e-4 per
-        target is added, the error of difference quotients. The rule errs towards sparse graphs
-        where data are few, and keeps stand-ins of true drivers where candidates are collinear:
-        these predict as well.
+        The difference is paired by block, so errors common to both graphs cancel. The margin is
+        widened by 1e-4 per target, the error of difference quotients. The rule favours sparse
+        graphs if data are few. It keeps proxies of true drivers if candidates are collinear,
+        because proxies predict as well.
         """
         check_non_negative(errors=errors)
         excess = self.held_out - jnp.min(self.held_out)
@@ -93,7 +94,7 @@ class SweptGraphs(eqx.Module):
         return jnp.max(jnp.where(good, self.coefficients, -jnp.inf))
 
     def graph(self, coefficient: Any = None) -> Graph:
-        """Return the graph at a coefficient of the grid, by default the selected one."""
+        """Return the graph at a coefficient of the grid, by default at the selected one."""
         if coefficient is not None:
             check_non_negative(coefficient=coefficient)
         chosen = self.select() if coefficient is None else jnp.asarray(coefficient)
@@ -111,17 +112,17 @@ def coefficient_path(
 ) -> SweptGraphs:
     """Fit a method for a whole grid of coefficients in one batch.
 
-    All coefficients share warm-up, minibatches and compilation. Every graph found is then refitted,
-    on all windows and without each of `refit.folds` contiguous blocks, and judged on the block left
-    out. Works under `jit` and `vmap`.
+    All coefficients share warm-up, minibatches and compilation. Every graph found is then refitted
+    on all windows, and once without each of `refit.folds` contiguous blocks, and evaluated on the
+    omitted block. Works under `jit` and `vmap`.
 
     **Arguments:**
 
     - `method`: the method whose penalty is swept; its own `coefficient` and `path` are replaced.
-    - `windows`: of one system.
-    - `coefficients`: λ, positive, ascending.
-    - `key`: for the fit and the refits.
-    - `config`: [`FitConfig`][ndde_jax.FitConfig] of the fit; the model itself is not refined.
+    - `windows`: windows of one system.
+    - `coefficients`: the grid of λ, positive and ascending.
+    - `key`: random key of the fit and the refits.
+    - `config`: [`FitConfig`][ndde_jax.FitConfig] of the fit; the final model is not refined.
     - `refit`: [`StrengthConfig`][ndde_jax.fitting.StrengthConfig] of the refits.
 
     **Returns:** a [`SweptGraphs`][ndde_jax.select.SweptGraphs].
@@ -158,7 +159,7 @@ def coefficient_path(
         raise ValueError(
             f"coefficients must be positive, finite and ascending; got {shown(coefficients)}."
         )
-    # Only graphs are wanted of the fits.
+    # Only the graphs of the fits are used.
     config = dataclasses.replace(FitConfig() if config is None else config, refine="none")
     n_inputs = windows.dim * windows.n_lags
     swept = eqx.tree_at(
@@ -181,7 +182,7 @@ def _judge(windows: Windows, result: FitResult, coefficients, config, key) -> Sw
     difference = (total - total[best][None]) * block_weight[None] * config.blocks
     spread = jnp.std(difference, axis=1, ddof=1) / jnp.sqrt(1.0 * config.blocks)
     graphs = to_graph_axes(masks)
-    # An edge is dead from the coefficient after the last at which it is open.
+    # The death of an edge is the coefficient after the last one at which it is open.
     ends = jnp.concatenate([coefficients, jnp.full((1,), jnp.inf)])
     last = n - jnp.argmax(graphs[::-1], axis=0)
     death = jnp.where(jnp.any(graphs, axis=0), ends[last], 0)
@@ -203,8 +204,8 @@ def held_out_errors(
     *,
     key: PRNGKeyArray,
 ) -> tuple[Float[Array, "target graph block"], Float[Array, "block"]]:
-    """Return the mean squared error of refitted graphs on held-out folds, by bootstrap block, and
-    the blocks' shares of the weight.
+    """Return the mean squared error of refitted graphs on held-out folds by bootstrap block, and
+    the share of the weight in each block.
     """
     data = FlatData(windows)
     fold, train = folds_of(windows, data, config.folds)
@@ -219,8 +220,8 @@ def held_out_errors(
         error = held_out_squares(chosen, inputs, output, data.weight, fold, train, config)
         return (error @ member) / jnp.where(share > 0, share, 1)
 
-    # The same starts for all graphs of a target, so that their differences are paired, and a graph
-    # equal to the one before, as most are along a path, needs no refit.
+    # All graphs of a target have the same starts, so that their differences are paired. A graph
+    # equal to the previous one, which is common along a path, needs no refit.
     def target(output, key, masks):
         def step(before, mask):
             last, error = before
@@ -240,12 +241,12 @@ def held_out_errors(
 
 
 class LagSearch(eqx.Module):
-    """A graph found by [`search_lags`][ndde_jax.select.search_lags], with its evidence.
+    """A graph found by [`search_lags`][ndde_jax.select.search_lags], with evidence for its edges.
 
     - `graph`: `[source target lag]`.
-    - `evidence`: by how much the logarithm of a target's risk rises when a kept edge is left out,
-      or falls when a dropped one is added, `[source target lag]`. Kept edges are refitted without;
-      dropped ones are linearised (on the shortlist) or regressed on splines (elsewhere).
+    - `evidence`: rise of the logarithm of a target's risk without a kept edge, or its fall with a
+      dropped one, `[source target lag]`. Kept edges are evaluated by a refit without them, dropped
+      ones by linearisation (on the shortlist) or by a regression on splines (elsewhere).
     - `risk`: standardised mean squared error per target, corrected for the parameters used.
     - `threshold`: least fall of that risk for which an edge is kept, `[target]`.
     - `screening`: the [`SplineGraph`][ndde_jax.select.SplineGraph] it started from.
@@ -266,27 +267,27 @@ def search_lags(
     config: Checked[StrengthConfig | None] = None,
     shortlist: Checked[int] = 12,
 ) -> LagSearch:
-    """Search for the graph among many candidate lags, where neighbours are nearly collinear.
+    """Search for the graph among many candidate lags, neighbours of which are nearly collinear.
 
     For each target, [`spline_graph`][ndde_jax.select.spline_graph] makes a shortlist and a first
-    choice. A network is fitted on that choice and improved move by move: an edge added, dropped, or
-    *swapped* for another. All moves are ranked by the risk after one Gauss–Newton step, the best
-    few are refitted, and the best of these is taken if it lowers risk + price × edges, with the
-    price of [`SignalStrengths.kept`][ndde_jax.measure.SignalStrengths.kept]. Unlike in
-    [`Gates`][ndde_jax.select.Gates] the cost does not grow with the number of candidates, and a
-    wrong lag can be corrected in one move, without passing through a worse graph. What the prior of
-    the windows decides is never moved.
+    choice. A network is fitted on that choice and improved by local search: an edge is added,
+    dropped, or *swapped* for another. All moves are ranked by the risk after one Gauss–Newton step,
+    the best few are refitted, and the best of these is taken if it lowers risk + price × edges,
+    with the price of [`SignalStrengths.kept`][ndde_jax.measure.SignalStrengths.kept]. Unlike for
+    [`Gates`][ndde_jax.select.Gates], the cost does not grow with the number of candidates, and one
+    move can correct a wrong lag without passing through a worse graph. Edges that the prior of the
+    windows decides are not changed.
 
     **Arguments:**
 
-    - `windows`: of one system; [`midpoint_windows`][ndde_jax.select.midpoint_windows] where noise
-        drives the system, since lags half a step off cost edges.
-    - `key`: initial weights.
-    - `coefficient`: λ, an edge costs λ/F of its target's variance, F being the number of
-        candidates, or a price; by default [`EBIC`][ndde_jax.select.EBIC].
+    - `windows`: windows of one system; [`midpoint_windows`][ndde_jax.select.midpoint_windows] if
+        noise drives the system, because lags that are off by half a step lose edges.
+    - `key`: random key of the initial weights.
+    - `coefficient`: λ, where an edge costs λ/F of its target's variance for F candidates, or a
+        price; by default [`EBIC`][ndde_jax.select.EBIC].
     - `config`: [`StrengthConfig`][ndde_jax.fitting.StrengthConfig]: `restarts` and `steps` of first
-        fits, `fold_steps` of refits, at most `search` moves.
-    - `shortlist`: inputs per target to search among, static.
+        fits, `fold_steps` of refits, and the most moves, `search`.
+    - `shortlist`: number of inputs to search among per target, static.
 
     **Returns:** [`LagSearch`][ndde_jax.select.LagSearch]; NaN for windows that
     [`fit`][ndde_jax.fit] would refuse.
@@ -359,11 +360,11 @@ MOST_INPUTS = 12
 
 
 class ExactGraph(eqx.Module):
-    """The best of all graphs, target by target.
+    """The best of all graphs, for each target.
 
     - `graph`: minimiser of risk + price × number of inputs, `[source target lag]`.
-    - `margin`: by how much the cost of the second best subset of inputs exceeds it, `[target]`;
-        infinite where the prior leaves one subset only.
+    - `margin`: excess cost of the second-best subset of inputs, `[target]`; infinite if the prior
+        allows only one subset.
     - `price`: price of one input, `[target]`.
     - `subsets`: all subsets of inputs in the order of `risk`, `[subset lag source]`.
     - `risk`: risk of every subset, corrected for the parameters used, `[target subset]`.
@@ -385,19 +386,19 @@ def exact_graph(
 ) -> ExactGraph:
     """Minimise the L0 objective by trying every subset of inputs of every target.
 
-    The objective is a sum over targets, so 2^F refits each decide it. "Exact" up to the refits:
-    each is the best of `config.restarts` nonconvex fits.
+    The objective is a sum over targets, so 2^F refits per target suffice. The minimum is exact up
+    to the refits, each the best of `config.restarts` nonconvex fits.
 
     **Arguments:**
 
-    - `windows`: of one system, with at most 12 candidate inputs F = dim · lags.
-    - `key`: for the refits.
-    - `coefficient`: λ, an input costs λ/F as in [`L0NDDE`][ndde_jax.L0NDDE], or a price, asked for
-        at the risk of the best subset; by default [`EBIC`][ndde_jax.select.EBIC].
+    - `windows`: windows of one system with at most 12 candidate inputs, F = dim · lags.
+    - `key`: random key of the refits.
+    - `coefficient`: λ, where an input costs λ/F as in [`L0NDDE`][ndde_jax.L0NDDE], or a price,
+        computed at the least risk of all subsets; by default [`EBIC`][ndde_jax.select.EBIC].
     - `config`: [`StrengthConfig`][ndde_jax.fitting.StrengthConfig].
 
-    **Raises:** `ValueError` for a batch of systems or more than 12 inputs: use
-    [`recover`][ndde_jax.recover] then.
+    **Raises:** `ValueError` for a batch of systems or for more than 12 inputs, which
+    [`recover`][ndde_jax.recover] can search.
 
     ```python
     import jax, numpy as np
@@ -413,7 +414,7 @@ def exact_graph(
     n_inputs = windows.dim * windows.n_lags
     if n_inputs > MOST_INPUTS:
         raise ValueError(
-            f"windows have {n_inputs} candidate inputs and these 2^{n_inputs} subsets; at most "
+            f"windows have {n_inputs} candidate inputs with 2^{n_inputs} subsets; at most "
             f"{MOST_INPUTS} inputs can be enumerated. Use ndde_jax.recover, or fewer lags."
         )
     make_room(windows, coefficient, config, key)
@@ -455,19 +456,20 @@ def _enumerate(windows: Windows, price: AbstractPrice, config: StrengthConfig, k
 
 
 class Recovery(eqx.Module):
-    """A graph and its evidence, whatever strategy found it.
+    """A graph and its evidence, for all strategies.
 
     - `graph`: edges kept, `[source target lag]`.
-    - `scores`: a ranking of all candidate edges, higher is surer; the unit is the strategy's.
+    - `scores`: a ranking of all candidate edges, higher being more certain, in units of the
+        strategy.
     - `risk`: standardised mean squared error of the graph per target, corrected for the parameters
         used; 1 is as good as predicting the mean rate.
-    - `price`: least fall of that risk for which an edge was kept, `[target]`; NaN where the
-        strategy has a criterion of its own.
+    - `price`: least fall of that risk for which an edge was kept, `[target]`; NaN if the strategy
+        has its own criterion.
     - `status`: a [`Status`][ndde_jax.Status]. Failures are data, so a batch never stops.
     - `details`: the strategy's own result.
-    - `model`: the drift that was fitted on the graph, by strategies that choose edges by it alone;
-        else None.
-    - `measured`: strengths, delays and drift ([`Measured`][ndde_jax.select.Measured]), from
+    - `model`: the drift fitted on the graph, for strategies that choose edges by it alone; else
+        None.
+    - `measured`: strengths, delays and drift ([`Measured`][ndde_jax.select.Measured]), for
         strategies that measure edges to choose them; else None, and
         [`discover`][ndde_jax.discover] measures the graph in closed form.
     """
@@ -482,7 +484,7 @@ class Recovery(eqx.Module):
     measured: Measured | None = None
 
     def measure(self, screened: Screened, price: AbstractPrice) -> Measured:
-        """Return the measure of the graph: the strategy's own, or one in closed form."""
+        """Return the measure of the graph: the strategy's own, or otherwise one in closed form."""
         if self.measured is not None:
             return self.measured
         found = measure_graph(screened, self.graph, price)
@@ -490,16 +492,15 @@ class Recovery(eqx.Module):
 
 
 class AbstractStrategy(Settings):
-    """A way to find a graph; a value that owns its settings.
+    """A way to find a graph; a value that contains its settings.
 
-    A new one implements `search` and, because [`recover`][ndde_jax.recover] may be under `vmap`,
-    does so in JAX. [`discover`][ndde_jax.discover] measures what it finds, estimates its delays,
-    and reports on it, as for any strategy; all else is for strategies that can do more.
+    A new strategy implements `search`, in JAX because [`recover`][ndde_jax.recover] may be under
+    `vmap`. [`discover`][ndde_jax.discover] measures the graph it finds, estimates its delays and
+    reports on it, as for any strategy. The other members are for strategies that can do more.
 
-    - `averages_out_errors`: whether lags that only average out errors of measurement are left out,
-        of windows whose samples are known; reports say so.
-    - `reads_sums`: whether sums over windows are enough, as where a record does not fit into
-        memory.
+    - `averages_out_errors`: whether lags that only average out measurement errors are omitted for
+        windows whose samples are known; reports mention it.
+    - `reads_sums`: whether sums over windows suffice, for records that do not fit into memory.
     """
 
     averages_out_errors: ClassVar[bool] = False
@@ -512,32 +513,33 @@ class AbstractStrategy(Settings):
     @property
     def fits_networks(self) -> bool:
         """Whether the search may fit networks, so that it depends on its key; a drift of present
-        states alone may then be a network, too.
+        states alone may then also be a network.
         """
         return True
 
     def without_networks(self) -> "AbstractStrategy":
-        """Return the strategy for records in which variables stand in for one another, as where
-        events pass through, and networks would tell them apart by accident; by default itself.
+        """Return the strategy for records in which variables are proxies for one another, for
+        example where events pass through, and networks would separate them by accident; by default
+        the strategy itself.
         """
         return self
 
     def on(self, screened: Screened) -> "AbstractStrategy":
-        """Return the strategy for windows whose samples are known, which may tell more than
-        windows do: errors of measurement, delays between the candidate lags. By default itself,
-        which sees windows alone.
+        """Return the strategy for windows whose samples are known. Samples may contain more
+        information than windows: measurement errors, delays between the candidate lags. By default
+        the strategy itself, which uses windows alone.
         """
         return self
 
     def described(self, judged: str) -> str:
-        """Return a sentence for a report; `judged` names the targets that networks describe."""
+        """Return a sentence for a report; `judged` names the targets described by networks."""
         return f"Graph found by {type(self).__name__.lower()}."
 
 
 def recovery(
     windows: Windows, graph, scores, risk, price, details, status=None, **more
 ) -> Recovery:
-    """Return the result with the status that its numbers imply."""
+    """Return the result with the status implied by its numbers."""
     refused = FlatData(windows).refused
     xp = namespace_of((refused, risk))
     failed = ~xp.all(xp.isfinite(xp.asarray(risk))) & ~xp.asarray(refused)
@@ -548,12 +550,12 @@ def recovery(
     return Recovery(graph, scores, risk, price, status, details, **more)
 
 
-# Most inputs of a target in a search by flips, which keeps a refit cheap.
+# Most inputs of a target in a search by flips, which limits the cost of a refit.
 MAX_INPUTS = 16
 
 
 def _read_starts(starts: Any):
-    """Return graphs to start a search from; None stays None."""
+    """Return graphs to start a search from, or None."""
     if starts is None:
         return None
     expected = "booleans [source target lag] or with a first axis of several"
@@ -564,26 +566,26 @@ def _read_starts(starts: Any):
 
 
 class Gates(AbstractStrategy):
-    """A search by gates, or by any penalty that closes inputs, improved edge by edge until no flip
-    pays.
+    """A search by gates, or any penalty that closes inputs, improved edge by edge until no flip
+    lowers the cost.
 
     The search starts from the graphs that a penalty keeps along its path of coefficients, and from
-    the empty graph. The graph of the gates is seldom such a local optimum, above all among
-    collinear lags. Every target takes the inputs of the start that serves it best, then its best
-    addition or removal, again and again, judged by refitted networks: the risk, corrected for the
-    parameters used, plus the price of the edges must fall. Costs a refit per candidate and flip. No
-    target gets more than 16 inputs, and a start with more is passed over.
+    the empty graph. The graph of the gates is seldom a local optimum of the cost, above all among
+    collinear lags. Each target takes the inputs of its best start, and then repeatedly its best
+    addition or removal by refitted networks, as long as the cost falls: the risk, corrected for the
+    parameters used, plus the price of the edges. A flip costs one refit per candidate. A target has
+    at most 16 inputs, and starts with more are ignored.
 
-    - `penalty`: [`L0NDDE`][ndde_jax.L0NDDE] by default; any of the five.
-    - `config`: settings of the training, [`FitConfig`][ndde_jax.FitConfig]; without refinement by
-        default, since only the graph is wanted.
-    - `refit`: settings of the refits, [`StrengthConfig`][ndde_jax.fitting.StrengthConfig]; at most
-        its `search` flips per target.
-    - `improve`: False takes what the penalty keeps at its own coefficient, or at the λ of a price
-        per input, as the paper does.
-    - `starts`: graphs to start from instead, `[source target lag]` or with a first axis of several;
-        no gates are fitted then, and the scores are 1 for edges, else 0. One that is all False
-        makes this a forward selection.
+    - `penalty`: any of the five methods; by default [`L0NDDE`][ndde_jax.L0NDDE].
+    - `config`: settings of the training, [`FitConfig`][ndde_jax.FitConfig]; by default without
+        refinement, because only the graph is used.
+    - `refit`: settings of the refits, [`StrengthConfig`][ndde_jax.fitting.StrengthConfig]; its
+        `search` is the most flips per target.
+    - `improve`: False returns the graph of the penalty at its own coefficient, or at the λ of a
+        price per input, as in the paper.
+    - `starts`: graphs to start from instead, `[source target lag]` or with a first axis of several.
+        No gates are fitted then, and the scores are 1 for edges, else 0. A start that is all False
+        makes the search a stepwise selection from the empty graph.
     """
 
     penalty: Checked[AbstractMethod] = setting(L0NDDE, check_method)
@@ -607,8 +609,8 @@ class Gates(AbstractStrategy):
             penalty = eqx.tree_at(lambda p: p.coefficient, penalty, given)
         elif price is not None and not self.improve:
             raise ValueError(
-                "price must be a coefficient per input for gates that are not improved, whose own "
-                f"unit it is; got {type(price).__name__}. Use PerInput(...) or improve=True."
+                "price must be a coefficient per input, the penalty's own unit, for gates that are "
+                f"not improved; got {type(price).__name__}. Use PerInput(...) or improve=True."
             )
         config = self.config
         if config is None:
@@ -625,7 +627,7 @@ class Gates(AbstractStrategy):
         return self._flip(windows, starts, price, search_key, scores, result)
 
     def _flip(self, windows, starts, price, key, scores=None, result=None) -> Recovery:
-        """Return the graph after flips from masks `[target start input]`; without gates edges have
+        """Return the graph after flips from masks `[target start input]`; without gates, edges have
         no ranking.
         """
         price, most = EBIC() if price is None else price, min(MAX_INPUTS, starts.shape[2])
@@ -636,13 +638,13 @@ class Gates(AbstractStrategy):
 
 
 class Splines(AbstractStrategy):
-    """A spline regression with the extended Bayesian information criterion: closed forms, no
-    network.
+    """A spline regression with the extended Bayesian information criterion, in closed form and
+    without networks.
 
-    Milliseconds once compiled. See [`spline_graph`][ndde_jax.select.spline_graph]. Its criterion
-    counts features of splines, so it takes no other price.
+    Takes milliseconds once compiled. See [`spline_graph`][ndde_jax.select.spline_graph]. Its
+    criterion counts features of splines, so it accepts no other price.
 
-    - `shortlist`: inputs per target that are named for networks to look at.
+    - `shortlist`: number of inputs per target that are listed for networks to examine.
     """
 
     shortlist: Checked[int] = setting(12, check_whole)
@@ -665,13 +667,13 @@ class Splines(AbstractStrategy):
 
 
 class Moves(AbstractStrategy):
-    """A search by moves from the choice of splines, judged by networks: edges are added, dropped
-    and exchanged.
+    """A search by moves from the choice of splines, with networks as judges: edges are added,
+    dropped and exchanged.
 
-    The cost hardly grows with the number of candidates, and neighbouring lags can be exchanged.
+    The cost depends little on the number of candidates, and neighbouring lags can be exchanged.
     See [`search_lags`][ndde_jax.select.search_lags].
 
-    - `shortlist`: inputs per target to search among.
+    - `shortlist`: number of inputs to search among per target.
     - `refit`: settings of first fits and refits.
     """
 
@@ -686,10 +688,11 @@ class Moves(AbstractStrategy):
 
 
 class Exhaustive(AbstractStrategy):
-    """A trial of every subset of inputs of every target, for at most twelve candidates.
+    """An exhaustive search over the subsets of inputs of every target, for at most twelve
+    candidates.
 
-    Scores are by how much the best cost rises when an edge is flipped, signed so that positive
-    speaks for the edge. See [`exact_graph`][ndde_jax.select.exact_graph].
+    The score of an edge is the rise of the best cost when the edge is flipped, signed so that
+    positive values support the edge. See [`exact_graph`][ndde_jax.select.exact_graph].
 
     - `refit`: settings of the refits.
     """
@@ -702,7 +705,7 @@ class Exhaustive(AbstractStrategy):
         subsets = found.subsets.reshape(len(found.subsets), -1)
         count = jnp.sum(subsets, axis=1).astype(found.risk.dtype)
         cost = found.risk + found.price[:, None] * count[None]
-        # The best subset with an input against the best without it, [target input].
+        # The cost of the best subset with or without each input, [target input].
         best = lambda keep: jnp.min(  # noqa: E731
             jnp.where(keep.T[None], cost[:, None], jnp.inf), axis=2
         )
@@ -714,14 +717,14 @@ class Exhaustive(AbstractStrategy):
 
 
 class CoefficientPath(AbstractStrategy):
-    """A fit of a whole grid of coefficients in one batch, of which held-out blocks choose one.
+    """A fit of a grid of coefficients in one batch, with the coefficient chosen on held-out blocks.
 
-    See [`coefficient_path`][ndde_jax.select.coefficient_path]. A price per input chooses the
-    coefficient of the grid next to it instead.
+    See [`coefficient_path`][ndde_jax.select.coefficient_path]. A price per input selects the
+    nearest coefficient of the grid instead.
 
-    - `coefficients`: λ, at least two, ascending.
+    - `coefficients`: the grid of λ, at least two values, ascending.
     - `penalty`: the penalty whose coefficient is varied.
-    - `config`, `refit`: settings of training and refits.
+    - `config`, `refit`: settings of the training and of the refits.
     """
 
     coefficients: Float[Array, "coefficient"] = eqx.field(converter=jnp.asarray)
@@ -730,7 +733,7 @@ class CoefficientPath(AbstractStrategy):
     refit: Checked[StrengthConfig] = setting(StrengthConfig, check_config, kind=StrengthConfig)
 
     def search(self, windows, price, key) -> Recovery:
-        """Return the refitted graph of the selected coefficient, after a fit of all."""
+        """Return the refitted graph of the selected coefficient, after a fit of all of them."""
         if not (price is None or isinstance(price, PerInput)):
             raise ValueError(
                 "price must be a coefficient per input for a path of coefficients; got "
@@ -748,6 +751,6 @@ class CoefficientPath(AbstractStrategy):
 
 
 def _inputs_of(windows, starts) -> Bool[Array, "target start input"]:
-    """Return one graph or several as masks, by target and flat (lag, source)."""
+    """Return one graph or several as masks by target and flat (lag, source)."""
     graphs = [starts] if np.ndim(starts) == 3 else list(starts)
     return jnp.stack([checked_graph(windows, graph)[1] for graph in graphs], axis=1)
