@@ -104,7 +104,7 @@ class Steps(NamedTuple):
     bend: Any
 
     def met_by(self, model: Any) -> Windows:
-        """Return the states halfway through each step and the rates corrected there, from a model."""
+        """Return the states halfway through each step and the corrected rates, from a model."""
         drift = None if is_traced(self.plain) else known_splines(model)
         if drift is not None:
             return meet_midway_known(self.plain, drift, self.end, self.bend)

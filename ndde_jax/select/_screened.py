@@ -65,7 +65,7 @@ class Screened:
         return other
 
     def rate(self, j: int, inputs: KnownMask) -> Rate:
-        """Return the rate of a target with a design for some inputs, from sums if these are known."""
+        """Return the rate of a target with a design for some inputs, from sums if known."""
         if self.summed is not None:
             return self.summed.rate(j)
         partial, output = self.data.partial is not None, self.data.outputs[:, j]

@@ -1,8 +1,8 @@
-"""The search for graphs by spline regression: closed-form fits, fast enough for many lags.
+"""Search for graphs by spline regression: closed-form fits, fast enough for many lags.
 
-With twenty variables and ten lags a target has two hundred candidate inputs, most of them nearly
-copies of one another. A network refit for every one of them at every step of a search takes hours,
-least squares on spline features milliseconds.
+With twenty variables and ten lags, a target has two hundred candidate inputs, most of them nearly
+collinear with others. Refitting a network for each of them at every step of a search takes hours;
+least squares on spline features takes milliseconds.
 """
 
 from collections.abc import Callable
@@ -46,23 +46,23 @@ from ..windows._stencils import SMOOTH_SHARE
 from ..windows._windows import FlatData, FlatPartial, KnownData, Windows
 from ._worth import Worth, worth_of
 
-# Inputs per target that are named for a closer look.
+# Number of inputs per target that are listed for closer examination.
 SHORTLIST = 12
 
 
 class SplineGraph(eqx.Module):
-    """A graph found by [`spline_graph`][ndde_jax.select.spline_graph], with its evidence.
+    """A graph found by [`spline_graph`][ndde_jax.select.spline_graph], with evidence for its edges.
 
     - `graph`: `[source target lag]`.
-    - `evidence`: by how much the logarithm of a target's risk rises when a kept edge is left out,
-      or falls when a dropped one is added, per edge; a ranking across targets.
-    - `shortlist`: inputs worth a closer look, flat (lag, source), best first, `[target slot]`.
-    - `risk`: standardised mean squared error per target, in-sample.
+    - `evidence`: rise of the logarithm of a target's risk without a kept edge, or its fall with a
+      dropped one, per edge; a ranking across targets.
+    - `shortlist`: inputs worth examining, flat (lag, source), best first, `[target slot]`.
+    - `risk`: standardised in-sample mean squared error per target.
     - `rate`: fitted standardised rates, `[window target]`.
-    - `cost`: the criterion that was minimised, for each window, `[target]`.
+    - `cost`: the minimised criterion per window, `[target]`.
     - `products`: number of products of two inputs in use, `[target]`.
-    - `source_value`: rise of the risk when a source is left out at all its kept lags, which can
-      stand in for one another in `value`; 0 where none is kept, `[source target]`.
+    - `source_value`: rise of the risk without a source at all its kept lags, which can replace one
+      another in `value`; 0 for sources that are not kept, `[source target]`.
     """
 
     graph: Graph
@@ -78,8 +78,8 @@ class SplineGraph(eqx.Module):
     def value(self) -> Scores:
         """The evidence as a share of the variance of the target's rate, as
         [`SignalStrengths.value`][ndde_jax.measure.SignalStrengths]: the rise of its risk without a
-        kept edge, the fall with a dropped one. Logarithms give a weak input of a rate that is
-        nearly explained as much weight as a strong input of one that is not; these do not.
+        kept edge, the fall with a dropped one. Unlike these shares, logarithms give a weak input of
+        a rate that is nearly explained as much weight as a strong input of one that is not.
         """
         return _worth(self.graph, self.evidence, self.risk)
 
@@ -91,35 +91,35 @@ def _worth(xp, graph, evidence, risk):
 
 
 def spline_graph(windows: Checked[Windows], *, shortlist: Checked[int] = SHORTLIST) -> SplineGraph:
-    """Return the inputs that drive each rate, by spline regression and the extended Bayesian
+    """Return the inputs that drive each rate, from spline regression with the extended Bayesian
     information criterion.
 
-    For each target, inputs are added, dropped and *exchanged* while that lowers
+    For each target, inputs are added, dropped and *exchanged* as long as that lowers
 
         n log(risk + 10⁻⁴) + (features) log n · n / (n − features − 2) + 2 log (F choose inputs)
 
-    ([Chen and Chen, 2008](https://doi.org/10.1093/biomet/asn034)), F being the number of
-    candidates. The better of two kinds of model is taken: a linear one, with one feature for each
-    input, or splines and products, with as many features for each input as its spline has. An
-    exchange corrects a wrong choice among neighbouring lags, which no single addition or
-    removal mends. The residual then shows which products of two inputs may help, since those
-    that act only through one another have no spline to be found by; the search goes on with
-    these, until no product helps. Many lags of all sources follow a smooth path closely as
-    sums, so the products of the states at the first lag are searched by themselves, too. A
-    product costs a column, the choice of its inputs, and 2 log (pairs choose products). What is
-    worth less than 10⁻⁴ of the rate's variance goes, the resolution of difference quotients, unless
-    it has come back twice. With
-    [`PartialWindows`][ndde_jax.windows.PartialWindows] each target is searched in the windows that
-    hold its rate and the inputs found for it.
+    ([Chen and Chen, 2008](https://doi.org/10.1093/biomet/asn034)), where F is the number of
+    candidates. The better of two kinds of model is taken: a linear model with one feature per
+    input, or splines and products, with all the features of its spline charged for each input. An
+    exchange corrects a wrong choice among neighbouring lags, which no single addition or removal
+    can. The residual then indicates which products of two inputs may help, since inputs that act
+    only through one another are not detected by their splines. The search continues with these
+    products until none helps. On a smooth path, sums over many lags of all sources approximate
+    products closely, so products of the states at the first lag are also searched separately. A
+    product costs one column, the choice of its inputs, and 2 log (pairs choose products). An input
+    worth less than 10⁻⁴ of the rate's variance, the resolution of difference quotients, is dropped,
+    unless it has returned twice. With
+    [`PartialWindows`][ndde_jax.windows.PartialWindows], each target is searched in the windows that
+    contain its rate and the inputs found for it.
 
-    Good where effects of different inputs add up or multiply; elsewhere it lets in stand-ins that
-    a network does not need, so let [`Gates`][ndde_jax.select.Gates] or
-    [`Moves`][ndde_jax.select.Moves] have the last word.
+    Accurate where effects of different inputs are additive or multiplicative. Elsewhere it admits
+    proxies that a network does not need, so [`Gates`][ndde_jax.select.Gates] or
+    [`Moves`][ndde_jax.select.Moves] should decide.
 
     **Arguments:**
 
-    - `windows`: of one system.
-    - `shortlist`: how many inputs to name for each target, static.
+    - `windows`: windows of one system.
+    - `shortlist`: number of inputs to list for each target, static.
 
     **Returns:** [`SplineGraph`][ndde_jax.select.SplineGraph]; NaN for windows that
     [`fit`][ndde_jax.fit] would refuse.
@@ -150,10 +150,9 @@ def spline_graph(windows: Checked[Windows], *, shortlist: Checked[int] = SHORTLI
 def search_known(
     data: KnownData, design: Design, shortlist: int, now: list[Terms] | None = None
 ) -> SplineGraph:
-    """Return the [`spline_graph`][ndde_jax.select.spline_graph] of windows whose design is at
-    hand.
+    """Return the [`spline_graph`][ndde_jax.select.spline_graph] of windows with a given design.
 
-    - `now`: the [`present_terms`][ndde_jax.select._splines.present_terms], where they are known.
+    - `now`: the [`present_terms`][ndde_jax.select._splines.present_terms], if known.
     """
     if data.refused:
         nothing = [Terms.lines(mask) for mask in data.allowed & False]
@@ -165,8 +164,8 @@ def search_known(
 
 
 class Searched(NamedTuple):
-    """The graph of windows; the targets that splines of `many` knots describe, and those of which
-    the present was taken `alone`, `[target]`.
+    """The graph of windows; the targets described by splines with `many` knots, and those described
+    by present states `alone`, `[target]`.
     """
 
     found: SplineGraph
@@ -174,19 +173,19 @@ class Searched(NamedTuple):
     alone: Bool[np.ndarray, "target"]
 
 
-# Share of a rate that splines and products of the present may miss of a law without noise for the
-# present to be all of it; and share below which a law is known to the last digit, so that past
-# states which are needed for that repair nothing. Chosen by looking at every other flow of dysts.
+# Unexplained share of a rate below which a law of the present states without noise is taken to be
+# complete. Share below which a law is exact, so that the past states it needs do not merely
+# compensate for errors of the splines. Chosen by inspecting every other flow of dysts.
 MISSED, KNOWN = 0.01, 1e-5
-# Share of a rate's variance that paths without noise leave at most; noise of a hundredth of a
-# standard deviation a sample leaves more of any path that moves by less than a third in that time.
+# Largest unexplained share of a rate's variance for paths without noise. Noise of a hundredth of a
+# standard deviation per sample leaves more for any path that moves by less than a third per sample.
 NOISELESS = 1e-3
-# Variance of errors that inputs of a record without noise have for a search. Without any, a few
-# states just before the present tell a rate as their differences, with large coefficients of
-# opposite signs. Chosen by looking at the links of seven chaotic flows and of flows with delays.
+# Error variance assumed for the inputs of a record without noise. With zero, differences of a few
+# states just before the present reproduce a rate, with large coefficients of opposite signs. Chosen
+# by inspecting the links of seven chaotic flows and of flows with delays.
 EXACT = 1e-6
-# Nats of twice the likelihood within which a map's own inputs are preferred, and of a flow the
-# present of its target.
+# Difference of the criterion, in units of twice the log likelihood, within which the inputs of a
+# map, and for a flow the present of its target, are preferred.
 MARGIN = 6.0
 
 
@@ -209,23 +208,23 @@ class _Law(NamedTuple):
         return bool(self.terms.reads()[dim:].any())
 
     def repairs(self, present: "_Law", dim: int) -> bool:
-        """Return whether the terms read past states that only make up for what the law of the
-        present misses.
+        """Return whether the terms read past states that only compensate for errors of the law of
+        the present states.
         """
         return bool(_repairs(self.fit, present.fit, dim))
 
 
 def _repairs(law: Fit, present: Fit, dim: int) -> Any:
-    """Return whether a law reads past states that only make up for what that of the present
-    misses.
+    """Return whether a law reads past states that only compensate for errors of the law of the
+    present states.
     """
     close = (present.risk < MISSED) & (law.risk > KNOWN) & (law.risk < NOISELESS)
     return close & law.terms.reads()[dim:].any()
 
 
 def with_own_present(inputs: Any, j: Any, dim: int, allowed: Any, required: Any) -> Any:
-    """Return the inputs of a rate of a flow, `[input]`, with the present of target `j` in the place
-    of past states of it, where it has any and may do without these.
+    """Return the inputs of a rate of a flow, `[input]`, with the present of target `j` in place of
+    its past states, if it has any and none of them is required.
     """
     numbers = np.arange(inputs.shape[0])
     past = inputs & (numbers % dim == j) & (numbers >= dim)
@@ -241,15 +240,15 @@ def search_flow(
     shortlist: int,
     now: list[Terms],
 ) -> Searched:
-    """Return the [`spline_graph`][ndde_jax.select.spline_graph] of a flow with past states beside
-    the present ones, some of whose rates may have no noise; each target on a design with few knots,
-    or on one with many where sums of its splines describe it better.
+    """Return the [`spline_graph`][ndde_jax.select.spline_graph] of a flow with past and present
+    states as inputs, some of whose rates may have no noise. Each target has a design with few
+    knots, or one with many if sums of its splines describe the target better.
 
-    A few states just before the present tell the rate of a path without noise, as differences, and
-    so make up for what splines miss of a law of the present: where these miss little, and past
-    states do not explain the rest to the last digit, the present is taken alone.
+    Differences of a few states just before the present reproduce the rate of a path without noise,
+    and so compensate for errors of the splines in a law of the present states. If these errors are
+    small, and past states do not explain the rest exactly, only present states are used.
 
-    - `many`: None for few knots alone.
+    - `many`: the design with many knots; None for few knots alone.
     - `now`: the [`present_terms`][ndde_jax.select._splines.present_terms].
     """
     outputs, dim = _standardised(data, few), data.dim
@@ -275,11 +274,11 @@ def _or_sums(
     outputs: Float[np.ndarray, "window target"],
     many: Callable[[], Design],
 ) -> list[tuple[_Law, _Law]]:
-    """Return the law of every rate and that of the present, sums of splines with many knots in the
-    place of those that they describe better.
+    """Return the law of every rate and its law of the present states, replaced by sums of splines
+    with many knots where these are better.
 
-    Nothing is better than a law of the present with few knots that leaves hardly anything, at a
-    lower price than that of two inputs with many.
+    A law of the present states with few knots cannot be improved if its residual is negligible and
+    its price is below that of two inputs with many knots.
     """
     dim, n, n_columns = data.dim, both[0][0].fit.n, 2 * (len(MANY_QUANTILES) - 1)
     least = n * np.log(FLOOR) + columns_price(n, float(n_columns))
@@ -302,23 +301,21 @@ def _or_sums(
 
 
 def present_terms(data: KnownData, design: Design) -> list[Terms]:
-    """Return the terms of every rate that a search among the inputs at the first lag finds."""
+    """Return the terms of every rate found by a search among the inputs at the first lag."""
     first, outputs = slice(data.dim), _standardised(data, design)
     few = design.of_inputs(first)
     return find_all_terms(few, outputs, data.allowed[:, first], data.required[:, first], 0)
 
 
 def _standardised(data: KnownData, design: Design) -> Float[np.ndarray, "window target"]:
-    """Return rates as regressions use them."""
+    """Return the rates standardised for regressions."""
     return np.stack([design.standardised(output)[0] for output in data.outputs.T], axis=1)
 
 
 def graph_of_terms(
     data: KnownData, designs: list[Design], every: list[Terms], shortlist: int
 ) -> SplineGraph:
-    """Return what the terms of every rate, each on a design, say: the graph that they read, and its
-    evidence.
-    """
+    """Return the graph that the terms of every rate read, each on a design, and its evidence."""
     n_slots = min(shortlist, designs[0].n_inputs)
     rows = [
         describe(design, raw, terms, data.dim, n_slots)
@@ -331,28 +328,28 @@ def _stacked(rows: list[Described]) -> Described:
     return jax.tree.map(lambda *parts: np.stack(parts), *rows)
 
 
-# Searches of a target of which some windows miss inputs; the last among those of all before.
+# Most searches of a target with missing inputs; the last one is among the inputs found before.
 ROUNDS = 4
 
 
 def partial_knots(partial: FlatPartial) -> Any:
-    """Return the knots of the splines of every input at quantiles of its measured values, whatever
-    the target, `[input knot]`.
+    """Return the knots of the splines of every input, at quantiles of its measured values and the
+    same for all targets, `[input knot]`.
     """
     xp = namespace_of(partial)
     seen = partial.known & partial.rated.any(axis=1)[:, None]
-    # In a window that counts for any target; of an input that is measured in none there are none.
+    # Values in windows that have any rate; for an input measured in none of them, all values.
     columns = xp.where(seen | ~seen.any(axis=0)[None], partial.inputs, xp.nan)
     return xp.nanquantile(columns, np.asarray(QUANTILES, columns.dtype), axis=0).T
 
 
 def search_partial(data: KnownData, shortlist: int) -> SplineGraph:
-    """Return the [`spline_graph`][ndde_jax.select.spline_graph] of windows that miss values of some
-    variables, each target on windows of its own.
+    """Return the [`spline_graph`][ndde_jax.select.spline_graph] of windows with missing values,
+    each target on its own windows.
 
-    First a target has all windows that hold its rate, in which expected values stand for inputs
-    that are missing. Then only windows count in which the inputs found are measured, and it is
-    searched again, until none is found that is missing somewhere: what is kept was measured
+    At first a target has all windows that contain its rate, with expected values in place of
+    missing inputs. Then it is searched again in the windows in which the inputs found are measured,
+    until no input is found that is missing in any of them. So every kept input was measured
     wherever it was fitted, and was compared there with all others.
     """
     partial: Any = data.partial
@@ -370,9 +367,9 @@ def search_partial(data: KnownData, shortlist: int) -> SplineGraph:
 
 
 class _Found(NamedTuple):
-    """What a search of one target finds: the `terms` of a rate `y` in the windows of a `design`,
-    and those of the `present` alone; the inputs that the next search has to know, `used`; and
-    whether it has fewer windows, and is needed, `again`.
+    """The result of a search of one target: the `terms` of a rate `y` in the windows of a `design`,
+    and those of the `present` states alone; the inputs that the windows of the next search must
+    contain, `used`; and whether that search is needed because it has fewer windows, `again`.
     """
 
     design: Design
@@ -386,7 +383,7 @@ class _Found(NamedTuple):
 def _searched_once(
     partial: FlatPartial, knots, raw, rated, allowed, required, dim: int, used, number
 ) -> _Found:
-    """Return what a search in the windows that hold a rate and the inputs `used` finds."""
+    """Return the result of a search in the windows that contain a rate and the inputs `used`."""
     weight = partial.weight(rated, used)
     design = design_of(partial.inputs, weight, knots)
     y, _ = design.standardised(raw)
@@ -397,7 +394,7 @@ def _searched_once(
 
 
 def _graph_of(found: Described, data: KnownData | FlatData) -> SplineGraph:
-    """Return the rates of all targets on the axes of a graph; NaN where refused."""
+    """Return the results of all targets on the axes of a graph; NaN for refused windows."""
     dtype = data.outputs.dtype if isinstance(data, FlatData) else data.dtype
     xp = namespace_of(found)
     known = lambda a: to_jax(xp.where(data.refused, np.nan, a), dtype)  # noqa: E731
@@ -414,8 +411,8 @@ def _graph_of(found: Described, data: KnownData | FlatData) -> SplineGraph:
 
 
 class Priced(NamedTuple):
-    """The inputs of each target that are worth a price, `[target input]`; the risk with these alone
-    and the price, `[target]`.
+    """The inputs of each target that are worth a price, `[target input]`; the risk with only these
+    inputs, and the price, `[target]`.
     """
 
     mask: Bool[Array, "target input"]
@@ -426,9 +423,9 @@ class Priced(NamedTuple):
 def search_priced(
     windows: Windows, shortlist: int, price: AbstractPrice | None
 ) -> tuple[SplineGraph, Priced]:
-    """Return the [`spline_graph`][ndde_jax.select.spline_graph] of windows that are traced, and
-    which of its inputs are worth a price; without one, more than their spread over stretches of the
-    record.
+    """Return the [`spline_graph`][ndde_jax.select.spline_graph] of traced windows, and which of its
+    inputs are worth a price; without a price, their lower bound over stretches of the record must
+    also be positive.
     """
     return _search_traced(windows, min(shortlist, windows.dim * windows.n_lags), price, priced=True)
 
@@ -439,7 +436,7 @@ def _search_traced(
 ) -> tuple[SplineGraph, Any]:
     data, partial, dim = FlatData(windows), FlatPartial.of(windows, jnp), windows.dim
     scheme, lags = windows.scheme, windows.lags
-    # Whether the present of a flow may stand for past states.
+    # Whether the present of a flow may replace past states.
     beside = priced and scheme != "euler" and len(lags) > 1 and lags[0] == 0
     error: Any = 0.0
     if beside and scheme == "central4":
@@ -447,7 +444,7 @@ def _search_traced(
         error = jnp.where(exact, EXACT, 0.0).astype(data.inputs.dtype)
     whole = design_of(data.inputs, data.weight, error=error) if partial is None else None
 
-    # A batch is a loop over one program: as quick here, and a fraction of it to compile.
+    # A batch is a loop over one program: equally fast here, and much faster to compile.
     @jax.custom_batching.sequential_vmap
     def search(design, raw, allowed, required, partial):
         knots = None if partial is None else partial_knots(partial)
@@ -458,7 +455,7 @@ def _search_traced(
             def once(may, must, used, number):
                 if partial is not None:
                     return _searched_once(partial, knots, raw, rated, may, must, dim, used, number)
-                y, _ = design.standardised(raw)  # every window holds all inputs
+                y, _ = design.standardised(raw)  # every window contains all inputs
                 both = find_traced(design, y, may, must, dim)
                 return _Found(design, y, *both, used, jnp.asarray(False))
 
@@ -468,7 +465,7 @@ def _search_traced(
         raw = raw if partial is None else partial.outputs
         return jax.lax.map(target, (raw.T, rated.T, allowed, required, jnp.arange(dim)))
 
-    # Which terms there are is piecewise constant; what they are worth has derivatives.
+    # The choice of terms is piecewise constant; their worth is differentiable.
     given, partial_given = jax.lax.stop_gradient(((whole, data.outputs), partial))
     every, used = search(*given, data.allowed, data.required, partial_given)
     if partial is None:
@@ -484,8 +481,8 @@ def _search_traced(
             design = design_of(partial.inputs, partial.weight(rated, used), knots)
         if not priced:
             return describe(design, raw, terms, data.dim, n_slots), None
-        # What is left out is solved for once: two batches of solutions side by side can wait for
-        # one another's threads for ever.
+        # The fits without each input are solved once: two batches of solves in parallel can
+        # deadlock, waiting for one another's threads.
         fit = fit_terms(design, design.standardised(raw)[0], terms)
         worth = worth_of(fit, fit, design.root, data.dim)
         found = describe_fit(design, raw, fit, worth.rises, n_slots)
@@ -496,7 +493,7 @@ def _search_traced(
 
 
 def _worth_a_price(fit: Fit, worth: Worth, price: AbstractPrice | None) -> Priced:
-    """Return what one target keeps at a price."""
+    """Return the inputs that one target keeps at a price."""
     limit = worth.limit(jnp.maximum(fit.n, 2), price)
     worth = worth.with_best_lags(limit)
     kept = worth.mask & (worth.value > limit)
@@ -508,12 +505,13 @@ def _worth_a_price(fit: Fit, worth: Worth, price: AbstractPrice | None) -> Price
 def _search_target(
     once: Callable[..., _Found], allowed, required, j, dim: int, scheme: str | None
 ) -> tuple[Terms, Any]:
-    """Return the terms of target `j` at which searches end, and the inputs that its windows had to
-    hold, where JAX traces. One loop, whose body is compiled once, serves all searches.
+    """Return the final terms of target `j`, and the inputs that its windows had to contain, under
+    tracing. One loop, whose body is compiled once, serves all searches.
 
-    - `once`: the search among inputs that are allowed, all of those that are required, in the
-        windows that hold others; its last argument is the number of searches before.
-    - `scheme`: of the windows of a flow whose present may stand for past states; None for others.
+    - `once`: the search among allowed inputs, with all required ones, in the windows that contain
+        given inputs; its last argument is the number of earlier searches.
+    - `scheme`: scheme of the windows of a flow whose present may replace past states; None for
+        other windows.
     """
 
     def searched(carry):

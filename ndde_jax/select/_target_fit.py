@@ -1,5 +1,5 @@
-"""The least squares fit of one target on chosen inputs, and quantities derived from it, among them
-a closed-form test of whether its residual leaves anything for networks to explain.
+"""Least squares fit of one target on chosen inputs, and quantities derived from it, including a
+closed-form test of whether its residual leaves anything for networks to explain.
 """
 
 import functools
@@ -14,18 +14,18 @@ from ..regression._terms import Fit, Terms, best_fit, find_terms, fit_terms, out
 from ..windows._windows import KnownData
 from ._worth import Worth, worth_of
 
-# Blocks that are left out in turn.
+# Number of blocks that are held out in turn.
 FOLDS = 5
 
 
 class TargetFit:
-    """A least squares fit of one target on the terms that describe it best with some inputs, all of
-    which they read; with and without each.
+    """A least squares fit of one target on the best terms that read all of some inputs, with and
+    without each input.
 
-    - `summed`: the rate by the sums of a record that does not fit into memory, of which the windows
-        are a part. The fit is by these; what no sums tell is told of the part: held-out errors,
-        errors from stretch to stretch, and what is left.
-    - `known`: the best terms by inputs, which all fits of one target and design share.
+    - `summed`: the rate from the sums of a record that does not fit into memory, of which the
+        windows are a part. The fit is from these sums. Quantities that sums do not determine come
+        from the part: held-out errors, errors by stretch, and residuals.
+    - `known`: the best terms by inputs, shared by all fits of one target and design.
     """
 
     def __init__(
@@ -48,7 +48,7 @@ class TargetFit:
         self.all = np.ones(len(self.inputs), bool)
 
     def on(self, mask: KnownMask, design: Design | None = None) -> "TargetFit":
-        """Return the fit of the same target on other inputs, or of another design."""
+        """Return the fit of the same target on other inputs, or on another design."""
         if design is None and (mask == self.mask).all():
             return self
         known = self.known if design is None else None
@@ -56,14 +56,14 @@ class TargetFit:
         return TargetFit(design, self.data, self.target, mask, self.summed, known)
 
     def of_windows(self) -> "TargetFit":
-        """Return the fit of windows that are in memory."""
+        """Return the fit of the windows in memory."""
         if self.summed is None:
             return self
         return TargetFit(self.design, self.data, self.target, self.mask, known=self.known)
 
     @functools.cached_property
     def terms(self) -> Terms:
-        """The best terms with all inputs, in the windows that are in memory."""
+        """The best terms with all inputs, in the windows in memory."""
         key = self.mask.tobytes()
         if key not in self.known:
             self.known[key] = find_terms(self.design, self.y, self.mask, self.mask)
@@ -79,12 +79,12 @@ class TargetFit:
 
     @functools.cached_property
     def part(self) -> Fit:
-        """The least squares fit with all inputs, in the windows that are in memory."""
+        """The least squares fit with all inputs, in the windows in memory."""
         return fit_terms(self.design, self.y, self.terms)
 
     @property
     def linear(self) -> bool:
-        """The model's linearity: True where its best terms take every input as it is."""
+        """Whether the best terms are linear in every input."""
         return bool(self.fit.terms.linear())
 
     def criterion(self) -> float:
@@ -92,22 +92,22 @@ class TargetFit:
         return self.fit.criterion()
 
     def gone(self, keep) -> KnownMask:
-        """Return the inputs that are left out where some of those of the mask are kept."""
+        """Return the inputs that are omitted when only some of those of the mask are kept."""
         gone = np.zeros(len(self.mask), bool)
         gone[self.inputs[~np.asarray(keep)]] = True
         return gone
 
     def corrected_risk(self, keep=None) -> float:
-        """Return the risk with some of the inputs by generalised cross-validation."""
+        """Return the risk with some of the inputs, by generalised cross-validation."""
         return float(self.fit.corrected_risk(None if keep is None else self.gone(keep)))
 
     def held_out(self, reach: int) -> float:
-        """Return the share of the rate's variance that is left on blocks of windows that were not
-        fitted, all of them in turn, separated from the fitted ones by the `reach` of a window.
+        """Return the unexplained share of the rate's variance on held-out blocks of windows, each
+        block in turn, separated from the fitted windows by the `reach` of a window.
 
-        The inputs and the kind of model stay; coefficients and the mean of the rate are those of
-        the other blocks. Where too few windows are left to fit, their mean alone says what is held
-        out, so that a record which is too short for this explains nothing: 1.
+        The inputs and the kind of model are fixed; coefficients and the mean of the rate are those
+        of the other blocks. If too few windows are left to fit, the prediction is their mean alone,
+        so a record that is too short for this explains nothing: 1.
         """
         rows = np.flatnonzero(self.root > 0)
         x = self.part.columns[rows] / self.root[rows, None]
@@ -118,7 +118,7 @@ class TargetFit:
             if not len(block):
                 continue
             near = (rows >= rows[block[0]] - reach) & (rows <= rows[block[-1]] + reach)
-            # Without a window beyond the reach of the block: those beside it.
+            # If no window is beyond the reach of the block, all windows outside it.
             own = ~near if not near.all() else ~np.isin(place, block)
             mean = weight[own] @ y[own] / weight[own].sum() if own.any() else 0.0
             says = mean
@@ -132,21 +132,21 @@ class TargetFit:
         return float(error / power) if power > 0 else 1.0
 
     def left(self) -> Float[np.ndarray, " window"]:
-        """Return the residual of the rate, standardised; 0 in windows that do not count."""
+        """Return the standardised residual of the rate; 0 in windows of weight zero."""
         root = divisor(self.root)
         size = np.sqrt(self.power * max(float(self.root @ self.root), 1))
         return size * self.part.residual / root
 
     def leftover(self) -> float:
-        """Return the probability that pure noise lets smooth functions of the inputs explain as
-        much of the residual.
+        """Return the p-value of the residual explained by smooth functions of the inputs: the
+        probability of explaining as much of pure noise.
         """
         inputs = self.design.inputs[:, self.inputs]
         return chance_of_leftover(self.part.residual, self.part.columns, inputs, self.root)
 
     def hidden(self, sizes) -> float:
-        """Return the share of the rate's variance that the model misses because of errors of these
-        `sizes` in the inputs, each on its own; at most all it misses.
+        """Return the share of the rate's variance that the model does not explain because of errors
+        of these `sizes` in the inputs, summed over single inputs; at most its whole residual.
         """
         total, inputs, model = 0.0, self.data.inputs, Coefficients.of(self.design, self.part)
         for i in map(int, self.inputs):
@@ -160,9 +160,9 @@ class TargetFit:
         return min(total, float(self.part.risk))
 
     def without_stand_ins(self, sizes) -> "TargetFit":
-        """Return the fit without lags of a source that has several, as long as the least of them
-        explains less than errors in the inputs hide: an input that averages errors out cannot
-        explain more.
+        """Return the fit after backward elimination among the lags of sources with several, while
+        the least of these lags explains less than errors in the inputs hide: an input that averages
+        errors out cannot explain more.
         """
         limit, own, dim = self.hidden(sizes), self, self.data.dim
         while True:
@@ -181,8 +181,8 @@ class TargetFit:
             own = self.on(mask)
 
     def second_lags(self, sizes) -> KnownMask:
-        """Return the inputs that are not kept, of sources with errors that are kept at
-        another lag.
+        """Return the inputs that are not kept although their source, which has measurement errors,
+        is kept at another lag.
         """
         dim = self.data.dim
         kept = np.bincount(self.inputs % dim, minlength=dim) > 0
@@ -193,12 +193,12 @@ class TargetFit:
         return worth_of(self.fit, self.part, self.root, self.data.dim)
 
     def outside(self) -> Float[np.ndarray, " input"]:
-        """Return the fall of the risk that every other input would bring."""
+        """Return the fall of the risk with each other input added."""
         return np.maximum(outside_gains(self.whole, self.fit), 0)
 
 
 class Coefficients(NamedTuple):
-    """The coefficients of a fit, of the terms of every input's spline and of products.
+    """The coefficients of a fit, for the terms of every input's spline and for products.
 
     - `splines`: `[input term]`.
     - `pairs`: the two inputs of every product, `[pair 2]`; `paired`: its coefficient.
@@ -222,37 +222,37 @@ class Coefficients(NamedTuple):
         )
 
     def partners(self, i: int) -> list[int]:
-        """Return the inputs that one is multiplied by."""
+        """Return the inputs that input `i` is multiplied by."""
         return [int(pair.sum()) - i for pair in self.pairs if i in pair]
 
     def change(
         self, i: int, terms: Float[np.ndarray, "row term"], products: list[np.ndarray]
     ) -> Float[np.ndarray, " row"]:
-        """Return the change of the prediction where the terms of one input change by so much, and
-        its products with its `partners`.
+        """Return the change of the prediction for given changes of the `terms` of input `i` and of
+        its `products` with its `partners`.
         """
         values = self.paired[(self.pairs == i).any(axis=1)]
         change = terms @ self.splines[i]
         return change + sum(v * product for v, product in zip(values, products, strict=True))
 
 
-# ---- what is left for networks ----
+# ---- structure left for networks ----
 
-# Random hidden units: enough for any shape that eight trained ones make, and few beside the
-# windows.
+# Most random hidden units: enough for any shape that eight trained ones can form, and few compared
+# with the windows.
 UNITS = 64
-# Of their weights, for standardised inputs: between nearly linear and nearly a step.
+# Scale of their weights, for standardised inputs: between nearly linear and nearly a step.
 STEEPNESS = 1.5
-# Most inputs of a unit: random directions among many seldom come near those that matter.
+# Most inputs of a unit: random directions among many inputs are seldom close to the relevant ones.
 MOST = 3
-# Windows per unit that a test needs.
+# Windows per unit that the test needs.
 PER_UNIT = 4
-# Of a leftover without a cause in any target.
+# Probability that the test finds structure in any target if there is none.
 CHANCE = 0.01
 
 
 def beyond_chance(chances: list[float]) -> list[bool]:
-    """Return, for the chance of the leftover of each target, whether something is left. The level
+    """Return, from the p-value of each target, whether its residual has structure left. The level
     `CHANCE` is divided among the targets (Bonferroni).
     """
     return [chance < CHANCE / len(chances) for chance in chances]
@@ -264,29 +264,29 @@ def chance_of_leftover(
     inputs: Float[np.ndarray, "window input"],
     root: Float[np.ndarray, " window"],
 ) -> float:
-    """Return the probability that chance alone lets smooth functions of some inputs explain as much
-    of a residual as they do.
+    """Return the p-value of smooth functions of some inputs for a residual: the probability that by
+    chance alone they explain as much of it.
 
-    An F test of random tanh units, of one to three inputs each, beside the columns that the model
-    has, whose least squares left the residual. Random units span what a trained network can add
-    (Rahimi & Recht, "Random features for large-scale kernel machines", NIPS 2007). Windows are
-    independent for it: where they are not, it says "more" too often, never too seldom.
+    An F test of random tanh units of one to three inputs each, added to the columns of the model
+    whose least squares fit left the residual. Random units span what a trained network can add
+    (Rahimi & Recht, "Random features for large-scale kernel machines", NIPS 2007). The test assumes
+    independent windows; with dependent ones it rejects too often, never too seldom.
 
     **Arguments:**
 
-    - `residual`, `known`: times `root`, the roots of the weights of the windows.
+    - `residual`, `known`: multiplied by `root`, the square roots of the weights of the windows.
     - `inputs`: standardised.
 
-    **Returns:** a probability; 1 where nothing can be told.
+    **Returns:** a probability; 1 if the test cannot be made.
     """
-    from scipy.special import fdtrc  # takes a moment to import
+    from scipy.special import fdtrc  # slow to import
 
     used = root > 0
     n, count = int(used.sum()), min(UNITS, int(used.sum()) // PER_UNIT)
     spare = n - known.shape[1] - count - 1
     if count == 0 or spare < PER_UNIT or not inputs.shape[1]:
         return 1.0
-    # The same units for everybody: an answer depends on the data alone.
+    # The same units every time, so that the result depends on the data alone.
     draw = np.random.default_rng(0)
     seen = np.minimum(np.arange(count) % MOST + 1, inputs.shape[1])
     places = draw.random((inputs.shape[1], count)).argsort(axis=0).argsort(axis=0)

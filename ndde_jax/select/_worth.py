@@ -1,5 +1,5 @@
-"""The worth of the inputs of a fit, with lower bounds from its spread over stretches of the record,
-and which of them a price leaves.
+"""Worth of the inputs of a fit, with lower bounds from its spread over stretches of the record, and
+the inputs that a price leaves.
 """
 
 from typing import Any, NamedTuple
@@ -12,20 +12,21 @@ from .._types import namespace_of
 from ..fit._prices import EBIC, AbstractPrice
 from ..regression._terms import FLOOR, Fit, each_left_out
 
-# Stretches of a record over which the worth of an edge is compared.
+# Number of stretches of a record over which the worth of an edge is compared.
 BLOCKS = 32
-# Of the one-sided lower bounds.
+# Level of the one-sided lower bounds.
 CONFIDENCE = 0.95
 
 
 class Worth(NamedTuple):
-    """The worth of every input of a fit, and of every source at all its lags together; NumPy or
+    """The worth of every input of a fit, and of every source at all its lags together, in NumPy or
     JAX.
 
     - `mask`: inputs that the fit reads, `[input]`; numbered (lag, source).
-    - `risk`: of the fit, by generalised cross-validation.
-    - `rises`: of the risk itself, without each input and, after these, each source.
-    - `value`, `lower`: the rise of that risk without an input, at most 1, and its lower bound,
+    - `risk`: risk of the fit, by generalised cross-validation.
+    - `rises`: rise of the uncorrected risk without each input, followed by that without each
+        source.
+    - `value`, `lower`: rise of the corrected risk without an input, at most 1, and its lower bound,
         `[input]`; 0 for inputs that the fit does not read.
     - `together`, `bound`: the same without all lags of a source, `[source]`.
     """
@@ -41,9 +42,9 @@ class Worth(NamedTuple):
     def limit(self, n: Any, price: AbstractPrice | None) -> Any:
         """Return the least worth of an edge, for `n` windows.
 
-        The criterion has decided, edge by edge and with the others adapting: what is returned then
-        is its charge for a linear input, the least that it charges, and at most what the least of
-        those kept is worth.
+        The criterion has already decided on every edge, with the others refitted. So without
+        another price this is its charge for a linear input, the least it charges, but at most the
+        worth of the least of the kept edges.
         """
         xp, n_inputs = namespace_of((self.risk, n)), len(self.mask)
         if price is not None and not isinstance(price, EBIC):
@@ -53,8 +54,8 @@ class Worth(NamedTuple):
         return xp.maximum(xp.minimum(charge, least), 0.0)
 
     def with_best_lags(self, limit: Any) -> "Worth":
-        """Return the worth with that of all lags of a source given to the best of them, where they
-        stand in for one another: none of them is needed, and all of them may be.
+        """Return the worth with that of all lags of a source assigned to its best lag, where lags
+        can replace one another: no single one is needed, although all of them together may be.
         """
         xp, dim = namespace_of((self.value, limit)), len(self.together)
         n_lags = len(self.mask) // dim
@@ -75,9 +76,9 @@ class Worth(NamedTuple):
 def worth_of(fit: Fit, part: Fit, root: Any, dim: int) -> Worth:
     """Return the worth of the inputs of a fit of one target.
 
-    - `part`: the fit in the windows that are in memory, whose errors tell of stretches; the same,
-        where all are.
-    - `root`: roots of the weights of these windows.
+    - `part`: the fit in the windows in memory, for errors by stretch; the same as `fit` if all
+        windows are in memory.
+    - `root`: square roots of the weights of these windows.
     - `dim`: number of sources.
     """
     xp, mask = namespace_of((fit, root)), fit.terms.reads()
@@ -88,7 +89,7 @@ def worth_of(fit: Fit, part: Fit, root: Any, dim: int) -> Worth:
     left = part.n * _sums(part.residual**2, rank) / size
 
     def without(gone):
-        """Return the rise of the risk, of the corrected one, and of the errors of stretches."""
+        """Return the rise of the risk, of the corrected risk, and of the error by stretch."""
         found = fit.without(gone)
         residual = (found if part is fit else part.without(gone)).residual
         more = part.n * _sums(residual**2, rank) / size - left
@@ -114,8 +115,8 @@ def _sums(values: Any, rank: Any) -> Any:
 
 
 def stretches(weight: Any) -> Any:
-    """Return the stretch, one of `BLOCKS` with equally many valid windows, that each window lies
-    in. Windows before the first valid one belong to the first stretch.
+    """Return the stretch that contains each window, one of `BLOCKS` with equally many valid
+    windows. Windows before the first valid one belong to the first stretch.
     """
     xp, used = namespace_of(weight), weight > 0
     rank = (xp.cumsum(used) - 1) * BLOCKS // xp.maximum(used.sum(), 1)
@@ -123,14 +124,15 @@ def stretches(weight: Any) -> Any:
 
 
 def lower_bound(worth: Any, blocks: Any, left: Any) -> Any:
-    """Return a lower confidence bound of the worth of each input, `[input]`, from its worth in
-    blocks, `[input block]`, and the risk there with it, `left` `[block]`.
+    """Return a lower confidence bound of the worth of each input, `[input]`, from its worth by
+    block, `[input block]`, and the risk with it by block, `left`, `[block]`.
 
-    Student's bound of the mean. Where a variable moves in bursts, a few blocks hold all that an
-    edge is worth, and that bound lies below zero although the edge explains most of the rate in
-    nearly every block. There it is the bound of the mean share (b − a) / (b + a) of errors a with
-    the edge and b without, which no block dominates, in a block of median size. Bursts are sizes
-    b + a that count as fewer than half as many equal ones, (Σ size)² / Σ size².
+    The bound is Student's bound of the mean. If a variable moves in bursts, a few blocks contain
+    nearly all of an edge's worth, and this bound is below zero although the edge explains most of
+    the rate in nearly every block. Then it is the bound of the mean share (b − a) / (b + a), which
+    no block dominates, times the median block size; a and b are the errors with and without the
+    edge. Bursts are defined by an effective number of blocks, (Σ size)² / Σ size² for the sizes
+    b + a, below half their number.
     """
     xp, count = namespace_of((worth, blocks, left)), blocks.shape[1]
     quantile = student_quantile(CONFIDENCE, count - 1) / count**0.5
@@ -144,8 +146,8 @@ def lower_bound(worth: Any, blocks: Any, left: Any) -> Any:
 
 
 def student_quantile(probability: float, degrees: int) -> float:
-    """Return the quantile of Student's t with so many degrees of freedom, at a probability above
-    one half.
+    """Return the quantile of Student's t with given degrees of freedom, at a probability above one
+    half.
     """
     from scipy.special import stdtrit
 
