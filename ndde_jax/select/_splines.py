@@ -104,8 +104,8 @@ def spline_graph(windows: Checked[Windows], *, shortlist: Checked[int] = SHORTLI
     exchange corrects a wrong choice among neighbouring lags, which no single addition or removal
     can. The residual then indicates which products of two inputs may help, since inputs that act
     only through one another are not detected by their splines. The search continues with these
-    products until none helps. On a smooth path, sums over many lags of all sources approximate
-    products closely, so products of the states at the first lag are also searched separately. A
+    products until none helps. On a smooth path, a sum over many lags of all sources already fits
+    closely, so products of the states at the first lag are also searched separately. A
     product costs one column, the choice of its inputs, and 2 log (pairs choose products). An input
     worth less than 10⁻⁴ of the rate's variance, the resolution of difference quotients, is dropped,
     unless it has returned twice. With
