@@ -1,12 +1,13 @@
-"""The regressions on features of lagged states, as functions of sums over windows.
+"""Regressions on features of lagged states, as functions of sums over windows.
 
-[`sums_of`][ndde_jax.regression.sums_of] makes sums that add up over blocks, recordings and
-machines; a [`Problem`][ndde_jax.regression.Problem] has inner products of orthonormal groups of
-features of them; and [`search`][ndde_jax.regression.search] finds the groups that are worth their
-price, under `jit` and `vmap` too. On these rests [`find_terms`][ndde_jax.regression.find_terms]:
-which inputs a rate follows, straight or bent, and which products of two.
-[`compare_readings`][ndde_jax.regression.compare_readings] decides by them whether samples are of a
-map or of a flow. Nothing is checked here: these are the inside of [`discover`][ndde_jax.discover].
+[`sums_of`][ndde_jax.regression.sums_of] computes sufficient statistics that are additive over
+blocks, recordings and machines. A [`Problem`][ndde_jax.regression.Problem] contains the inner
+products of orthonormal groups of features, and [`search`][ndde_jax.regression.search] selects the
+groups that are worth their price, also under `jit` and `vmap`. With these,
+[`find_terms`][ndde_jax.regression.find_terms] finds the inputs of a rate, linear or as splines, and
+the products of two inputs, and [`compare_readings`][ndde_jax.regression.compare_readings] decides
+whether samples are of a map or of a flow. Arguments are not checked: these functions are internals
+of [`discover`][ndde_jax.discover].
 """
 
 from ._design import Design as Design, design_of as design_of

@@ -1,8 +1,8 @@
-"""The design that regressions of all rates on the same inputs share: of each input a straight line
-and the bends of a restricted cubic spline, and products of lines.
+"""The design shared by the regressions of all rates on the same inputs: for each input a linear
+term and the nonlinear terms of a restricted cubic spline, and products of two linear terms.
 
-In NumPy for windows that are known, since a program would be compiled for every length; in JAX, by
-the same lines, where they are traced.
+In NumPy for concrete windows, because a program would be compiled for every length; in JAX, by the
+same code, for traced ones.
 """
 
 import dataclasses
@@ -21,21 +21,21 @@ from .._types import divisor, namespace_of
 
 # Knots of restricted cubic splines (Harrell, Regression Modeling Strategies, 2015, table 2.3).
 QUANTILES = (0.025, 0.1833, 0.3417, 0.5, 0.6583, 0.8167, 0.975)
-# Terms of a spline: the input itself first.
+# Number of terms of a spline; the first is the input itself.
 WIDTH = len(QUANTILES) - 1
-# Knots for records without noise, whose splines err by their own bends and by nothing else: what
-# seven miss of a steep law, other lags would make up for.
+# Knots for records without noise, in which the only error is that of the splines: other lags would
+# compensate for the error that seven knots leave for a steep law.
 MANY_QUANTILES = tuple(np.linspace(0.02, 0.98, 21).tolist())
-# Squared error of a neighbour's guess, relative to a step, below which a path is smooth.
+# Squared interpolation error from neighbours, relative to a step, below which a path is smooth.
 SMOOTH = 0.25
-# Squared error of cubics, relative to that of lines, below which a path clearly bends.
+# Squared error of cubics, relative to that of lines, below which a path is clearly curved.
 BENT = 0.5
 
 
 def knots_of(
     values: Float[np.ndarray, "sample *input"], quantiles: tuple[float, ...] = QUANTILES
 ) -> Float[np.ndarray, "*input knot"]:
-    """Return the knots of each input, quantiles of its values."""
+    """Return the knots of each input, at quantiles of its values."""
     if not len(values):
         return np.zeros((*values.shape[1:], len(quantiles)))
     return np.moveaxis(np.quantile(values, quantiles, axis=0), 0, -1)
@@ -46,7 +46,7 @@ def spline_terms(
 ) -> Float[Array | np.ndarray, "*input term"]:
     """Return the terms of a restricted cubic spline of every input; the first is the input itself.
 
-    Linear beyond the outer knots, so that rare extremes have no leverage (Harrell, 2015, equation
+    Linear beyond the outer knots, which limits the leverage of extremes (Harrell, 2015, equation
     2.25).
     """
     columns = spline_columns(z, knots)
@@ -61,7 +61,7 @@ def spline_columns(
     span = xp.maximum(knots[..., -1] - knots[..., 0], 1e-6)
     wide = xp.maximum(knots[..., -1] - knots[..., -2], 1e-6)
     beyond = [xp.maximum(z - knots[..., k], 0) / span for k in range(knots.shape[-1])]
-    # Several times as quick as a power.
+    # Several times as fast as a power.
     *cubes, before, last = [u * u * u for u in beyond]
     curved = [
         cube
@@ -75,16 +75,16 @@ def spline_columns(
 # ---- the design ----
 
 
-# Weights of the mean of both samples one, three and five steps away in a guess of the sample
-# between them: on a line, a cubic, a quintic. The line's second makes it err at the same samples.
+# Weights of the means of the two samples one, three and five steps away, for interpolation on a
+# line, a cubic and a quintic. The zero weight evaluates the line at the same samples as the cubic.
 GUESSES = ((1.0, 0.0), (9 / 8, -1 / 8), (75 / 64, -25 / 128, 3 / 128))
 
 
 class Between(NamedTuple):
-    """The mean squared errors of guesses of a sample from its neighbours, relative to the mean
+    """The mean squared errors of interpolating a sample from its neighbours, relative to the mean
     square of a step, `[dim]`: on `lines`, `cubics` and `quintics` through every other sample.
 
-    Lines err by a half on a path whose steps do not depend on one another, and the others by more.
+    On a path with independent steps the relative error of lines is one half, and larger for others.
     """
 
     lines: Float[np.ndarray, " dim"]
@@ -111,47 +111,48 @@ class Between(NamedTuple):
 
     @property
     def rough(self) -> Bool[np.ndarray, " dim"]:
-        """The variables of which lines tell as much as cubics, as of paths that noise drives."""
+        """The variables that lines interpolate as well as cubics, such as noise-driven paths."""
         return self.lines <= self.cubics
 
     @property
     def bent(self) -> Bool[np.ndarray, " dim"]:
-        """The variables whose path clearly bends between samples: cubics err half as much."""
+        """The variables with a clearly curved path: cubics err less than half as much as lines."""
         return self.cubics < BENT * self.lines
 
     @property
     def least(self) -> Float[np.ndarray, " dim"]:
-        """The error of whichever guess is best for a variable."""
+        """The error of the best interpolation of each variable."""
         return np.minimum.reduce(self)
 
     @property
     def smooth(self) -> bool:
-        """Whether all paths hardly leap: neighbours tell a sample at half the error and less of
-        steps that do not depend on one another.
+        """Whether all paths are smooth: the interpolation error is less than half of that on a path
+        with independent steps.
         """
         return bool(np.all(np.minimum(self.lines, self.cubics) < SMOOTH))
 
 
-# Of the size of a term beside that of the variable itself: less is rounding in single precision,
-# as where knots coincide.
+# Size of a term relative to that of the variable itself, below which it is rounding error in single
+# precision, for example where knots coincide.
 LEAST = 1e-5
-# Of the size of a term beside the terms before it: less is redundant.
+# Relative size of a term orthogonal to the terms before it, below which it is redundant.
 REDUNDANT = 1e-4
-# Numbers of inputs whose splines are made at a time: a megabyte, which caches hold.
+# Numbers in the inputs whose splines are computed at a time: a megabyte, which fits into caches.
 AT_A_TIME = 2**17
 
 
-# Arrays of the size of `gram`, and of `features`, that a search holds at a time. Measured from 300
-# to 900 inputs and from 1500 to 6000 windows.
+# Arrays of the size of `gram` and of `features` that a search holds at a time. Measured for 300 to
+# 900 inputs and 1500 to 6000 windows.
 GRAMS, FEATURES = 3, 2
 
 
 def check_room(n_inputs: int, n_windows: int, grams: int = GRAMS, features: int = FEATURES) -> None:
-    """Raise an error for inputs whose inner products do not fit into the memory of this machine.
+    """Raise an error if the inner products of the inputs do not fit into the memory of the machine.
 
-    - `grams`, `features`: how many arrays of the size of those of a design are held at a time.
+    - `grams`, `features`: numbers of arrays of the size of these arrays of a design that are held
+        at a time.
 
-    **Raises:** `ValueError` that says how much they take, and what to do.
+    **Raises:** `ValueError` with the memory needed and a remedy.
     """
     terms, memory = n_inputs * WIDTH, machine_memory()
     needed = 8.0 * terms * (grams * terms + features * n_windows)
@@ -163,22 +164,22 @@ def check_room(n_inputs: int, n_windows: int, grams: int = GRAMS, features: int 
         )
 
 
-# Plain dataclasses: searches read attributes of a design ten thousand times, and those of an
-# `eqx.Module` take microseconds.
+# A plain dataclass: searches read attributes of a design ten thousand times, which takes
+# microseconds each for an `eqx.Module`.
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True, eq=False, kw_only=True)
 class Design:
-    """The splines of every input, orthonormal within each, and their inner products.
+    """The splines of every input, orthonormal within each input, and their inner products.
 
     - `inputs`: standardised values, `[window input]`.
-    - `root`: root of the weight of each window, `[window]`; rows are multiplied by it.
-    - `features`: columns of weighted mean zero, `[window input width]`, the straight line first,
-        zeros where redundant; they are (terms at the `knots` − `mean`) @ `matrix`.
+    - `root`: square root of the weight of each window, `[window]`; rows are multiplied by it.
+    - `features`: columns of weighted mean zero, `[window input width]`, the linear one first, zero
+        if redundant; they are (terms at the `knots` − `mean`) @ `matrix`.
     - `gram`: their inner products, `[input width input width]`.
     - `present`: which of them are not redundant, `[input width]`.
     - `norms`: sum of squares of every centred product of two inputs, `[input input]`.
-    - `error`: variance of errors of the features, of which the inner product of each with itself
-        has that much more.
+    - `error`: error variance of the features, which is added to the inner product of each feature
+        with itself.
     """
 
     inputs: Any
@@ -191,7 +192,7 @@ class Design:
     gram: Any
     norms: Any
     error: Any = 0.0
-    # Which of these have inputs on their first axis, after the rows, and on both axes.
+    # Fields with inputs on their first axis, on the axis after the rows, and on both axes.
     OF_INPUTS: ClassVar[tuple[str, ...]] = ("knots", "mean", "matrix", "present")
     OF_ROWS: ClassVar[tuple[str, ...]] = ("inputs", "features")
     OF_PAIRS: ClassVar[tuple[str, ...]] = ("norms",)
@@ -208,12 +209,12 @@ class Design:
 
     @property
     def n_windows(self) -> Any:
-        """The number of windows that count."""
+        """The number of windows with positive weight."""
         return (self.root > 0).sum().astype(self.root.dtype)
 
     def standardised(self, output: Any) -> tuple[Any, Any]:
-        """Return a rate as regressions use it, of weighted mean 0 and length 1, `[window]`, and its
-        length before.
+        """Return a rate standardised for regressions, with weighted mean 0 and length 1,
+        `[window]`, and its original length.
         """
         xp = namespace_of((self, output))
         weight = self.root**2
@@ -229,7 +230,7 @@ class Design:
         return dataclasses.replace(self, gram=self.gram[inputs][:, :, inputs], **own)
 
     def with_inputs(self, places: Any, values: Any) -> "Design":
-        """Return the design with other values, `[window place]`, of the inputs at some places."""
+        """Return the design with new values, `[window place]`, for the inputs at some places."""
         places = np.asarray(places, int)
         knots = knots_of(values[self.root > 0], quantiles_of(self.width))
         new = design_of(values, self.root**2, knots)
@@ -248,8 +249,8 @@ class Design:
         return dataclasses.replace(self, gram=gram, norms=norms, **own)
 
     def products(self, pairs: Any) -> tuple[Any, Any, Any]:
-        """Return the centred products of two inputs, of unit length, `[row pair]`, with their means
-        and lengths before.
+        """Return the centred products of two inputs, scaled to unit length, `[row pair]`, with
+        their original means and lengths.
 
         - `pairs`: the two inputs of each, `[pair 2]`.
         """
@@ -267,8 +268,8 @@ class Design:
         return (raw - mean[None]) * self.root[:, None], mean
 
     def inner_products_with_lines(self, pairs: Any) -> Any:
-        """Return the inner products of all features with the straight lines of both inputs of some
-        pairs, `[input width pair 2]`, without errors.
+        """Return the inner products of all features with the linear features of both inputs of some
+        pairs, `[input width pair 2]`, without the error variance.
         """
         xp = namespace_of((self, pairs))
         itself = np.arange(self.n_inputs)[:, None, None] == pairs[None]
@@ -282,13 +283,13 @@ class Design:
         """
         inputs, weighted = self.inputs, self.root * residual
         if namespace_of((inputs, weighted)) is np:
-            # In half the time, and as good for a ranking.
+            # Takes half the time, and is accurate enough for a ranking.
             inputs, weighted = (a.astype(np.float32) for a in (inputs, weighted))
         return inputs.T @ (weighted[:, None] * inputs)
 
 
 class Rate(NamedTuple):
-    """The rate of a target in the rows of a design, and its mean."""
+    """The rate of a target in the rows of a design, and the mean of the rate."""
 
     design: Design
     output: Any
@@ -296,15 +297,15 @@ class Rate(NamedTuple):
 
 
 def quantiles_of(width: int) -> tuple[float, ...]:
-    """Return the quantiles that are the knots of splines with so many terms."""
+    """Return the quantiles for the knots of splines with `width` terms."""
     return QUANTILES if width == WIDTH else MANY_QUANTILES
 
 
 def design_of(inputs: Any, weight: Any, knots: Any = None, error: Any = 0.0) -> Design:
     """Return the design of inputs `[window input]` with a weight for each window.
 
-    - `knots`: of their splines, `[input knot]`; by default at quantiles of the inputs.
-    - `error`: variance of errors of the features.
+    - `knots`: knots of their splines, `[input knot]`; by default at quantiles of the inputs.
+    - `error`: error variance of the features.
 
     **Raises:** `ValueError` for more inputs than fit into memory.
 
@@ -319,7 +320,7 @@ def design_of(inputs: Any, weight: Any, knots: Any = None, error: Any = 0.0) -> 
     xp = namespace_of((inputs, weight))
     if xp is np:
         check_room(inputs.shape[1], len(inputs))
-        # One input after the other in memory, which all that follows runs along.
+        # Column-major, because all further operations run along inputs.
         inputs, weight = (np.asarray(a, np.float64, order="F") for a in (inputs, weight))
     root = xp.sqrt(weight)
     if knots is None and xp is np:
@@ -346,8 +347,8 @@ def design_of(inputs: Any, weight: Any, knots: Any = None, error: Any = 0.0) -> 
 
 
 def _splines(inputs: Any, knots: Any, weight: Any, root: Any) -> tuple[Any, "Basis"]:
-    """Return the means of the spline terms of every input, `[input term]`, and their basis; a few
-    inputs at a time where there are many numbers, which then stay close to the processor.
+    """Return the means of the spline terms of every input, `[input term]`, and their basis; large
+    arrays are processed a few inputs at a time, so that they stay in the cache.
     """
     xp, (n, n_inputs) = namespace_of((inputs, knots, weight)), inputs.shape
     if xp is np and inputs.size > AT_A_TIME and n_inputs > 1:
@@ -370,7 +371,7 @@ def _splines(inputs: Any, knots: Any, weight: Any, root: Any) -> tuple[Any, "Bas
 
 class Basis(NamedTuple):
     """The orthonormal features of every input, `[row input width]`, with the `matrix`,
-    `[input term width]`, that makes them of its terms, and which are `present`.
+    `[input term width]`, that transforms its terms into them, and which features are `present`.
     """
 
     features: Any
@@ -381,7 +382,8 @@ class Basis(NamedTuple):
 def orthonormal(terms: Iterable) -> Basis:
     """Return the orthonormal features of the centred terms of every input, `[row input]` each.
 
-    Gram–Schmidt on all inputs at once, each step twice, which is as good as reflections.
+    Gram–Schmidt on all inputs at once, each step twice, which is as accurate as Householder
+    reflections.
     """
     one: Any = None
     rows: list[Any] = []
@@ -419,8 +421,8 @@ def inner_products(some: Any, features: Any) -> Any:
 
 
 def _norms_of_products(some: Any, inputs: Any, root: Any) -> Any:
-    """Return the sum of squares of every centred product of one of `some` inputs with one of
-    all.
+    """Return the sums of squares of the centred products of each of `some` inputs with each of all
+    inputs.
     """
     xp = namespace_of((some, inputs, root))
     weight = root**2

@@ -1,11 +1,11 @@
-"""The inputs of a map whose sources act over several lags each, at prices that the record sets.
+"""Inputs of a map whose sources act over several lags each, at prices estimated from the record.
 
-The extended Bayesian information criterion chooses every lag of every source by itself, and expects
-effects as large as what they act on. Where sources act over several lags, as in vector
-autoregressions of some order, many lags are weak, and none alone is worth that price although the
-source clearly is. Here a target chooses among sources, and each of these among its lags; and
-effects are expected to be as large as those that the record has. Both are priors on graphs, so that
-their criteria can be compared, over all targets together.
+The extended Bayesian information criterion selects every lag of every source separately, with a
+price that assumes effects as large as the target itself. Where sources act over several lags, as in
+vector autoregressions, many lags are weak, and none alone is worth that price although the source
+clearly is. Here a target chooses among sources, and each source among its lags, and the expected
+size of effects is estimated from the record (empirical Bayes). Both criteria correspond to priors
+on graphs, so they can be compared, over all targets together.
 """
 
 import math
@@ -27,15 +27,13 @@ from ._search import (
     search_roomy,
 )
 
-# Rounds of searches, each at the size of effects that the one before found, until the mean of
-# their squares changes by less than this.
+# Most rounds of searches, each at the effect size estimated in the previous one, and the change of
+# their mean square below which they end.
 ROUNDS, SETTLED = 6, 0.1
 
 
 class Distributed(NamedTuple):
-    """A graph of distributed lags, `[target input]`, and its criterion, the sum over all
-    targets.
-    """
+    """A graph of distributed lags, `[target input]`, and its criterion, summed over targets."""
 
     mask: Bool[np.ndarray, "target input"]
     cost: float
@@ -44,21 +42,21 @@ class Distributed(NamedTuple):
 def distributed_lags(
     problem: Problem, n_lags: int, start: Bool[np.ndarray, "target input"]
 ) -> Distributed:
-    """Return the linear map with few sources, each of them at any of its lags, that is best by
+    """Return the linear map with few sources, each at any of its lags, that locally minimises
 
         n log(risk + 10⁻⁴) + log n · own columns + (1 + log m) · other columns
         + 2 log (sources choose s) + Σ 2 log (L (L choose k)),
 
-    where k of the L lags of each of s sources are in use: as likely as any other number, and then
-    as any other k lags. m is the mean square of the effects of other variables, in standard errors:
-    by how much all of them raise twice the log likelihood of all targets, for each. So
-    1 + log m takes the place of log n, the price of an effect as large as what it acts on, where it
-    is less: the empirical Bayes criterion of George and Foster (2000). Columns are dearer in short
-    records, as in [`search`][ndde_jax.regression.search], which makes all moves.
+    where k of the L lags of each of s sources are in use. All numbers k are equally likely, and all
+    choices of k lags. m is the mean square of the effects of other variables in standard errors,
+    that is, the rise of twice the log likelihood of all targets due to these effects, divided by
+    their number. If 1 + log m is less than log n, the price of an effect as large as the target
+    itself, it replaces log n: the empirical Bayes criterion of George and Foster (2000). Columns
+    cost more in short records, as in [`search`][ndde_jax.regression.search], which makes all moves.
 
-    - `problem`: one straight line for each input, numbered (lag, source); sources are the targets.
+    - `problem`: one linear feature for each input, numbered (lag, source); sources are the targets.
         Its prices of columns and of choices are not used.
-    - `start`: inputs to start from, those of another search.
+    - `start`: inputs to start from, the result of another search.
     """
     found = (start & problem.allowed) | problem.required
     prices = _Prices.at(problem, n_lags, found)
@@ -74,7 +72,7 @@ def distributed_lags(
 
 
 def _log_risk(problem: Problem, j: int, mask: KnownMask) -> float:
-    """Return n log(risk + 10⁻⁴) of a target with some inputs."""
+    """Return n log(risk + 10⁻⁴) for a target with some inputs."""
     c, gram = problem.cross[j, mask, 0], problem.gram[mask, 0][:, mask, 0]
     gram = gram + ridge_of(gram.dtype) * np.eye(len(c))
     risk = 1 - float(c @ np.linalg.solve(gram, c[:, None])[:, 0]) / max(problem.power[j], 1e-300)
@@ -82,9 +80,8 @@ def _log_risk(problem: Problem, j: int, mask: KnownMask) -> float:
 
 
 class _Prices(NamedTuple):
-    """The prices of the inputs of a target, `n_lags` lags of each of `dim` sources, beside `n`
-    windows, where the mean square of effects of other variables is `square` squared standard
-    errors.
+    """The prices of the inputs of a target, `n_lags` lags of each of `dim` sources, for `n` windows
+    and effects of other variables with mean square `square`, in squared standard errors.
     """
 
     dim: int
@@ -94,8 +91,8 @@ class _Prices(NamedTuple):
 
     @classmethod
     def at(cls, problem: Problem, n_lags: int, masks: Bool[np.ndarray, "target input"]):
-        """Return the prices at the size of the effects of a graph; the usual one of columns where
-        there are none.
+        """Return the prices at the effect size of a graph; the usual price of columns if it has no
+        effects.
         """
         n, rise, dim = float(problem.n), 0.0, len(masks)
         others = masks & (np.arange(masks.shape[1])[None] % dim != np.arange(dim)[:, None])
@@ -106,7 +103,7 @@ class _Prices(NamedTuple):
         return cls(dim, n_lags, n, rise / count if count else n)
 
     def discount(self) -> float:
-        """Return by how much an effect of another variable costs less than log n."""
+        """Return by how much the price of an effect of another variable is below log n."""
         return max(math.log(self.n) - 1 - math.log(max(self.square, 1.0)), 0.0)
 
     def sources(self) -> Float[np.ndarray, " number"]:
@@ -114,7 +111,7 @@ class _Prices(NamedTuple):
         return 2 * np.log([float(math.comb(self.dim, s)) for s in range(self.dim + 1)])
 
     def lags(self) -> Float[np.ndarray, " number"]:
-        """Return the price of choosing no lag of a source, which is nothing, 1, 2 … lags."""
+        """Return the price of choosing 0, 1, 2 … lags of a source; no lag costs 0."""
         counts = range(1, self.n_lags + 1)
         each = [float(self.n_lags * math.comb(self.n_lags, k)) for k in counts]
         return np.concatenate([[0.0], 2 * np.log(each)])
@@ -131,11 +128,11 @@ class _Prices(NamedTuple):
         return columns + float(self.sources()[(each > 0).sum()] + self.lags()[each].sum())
 
     def slopes(self, j: int, mask: KnownMask, *, less: bool):
-        """Return by how much choices become dearer with one more input of a source, or cheaper with
-        one `less`, without the discount; of every input.
+        """Return, for every input, by how much the price of choices rises with one more input of
+        its source, or falls with one `less`, minus the discount.
 
         The prices of choices are concave in the numbers of sources and of lags. So they lie below
-        these tangents, and what is cheaper by a tangent is cheaper indeed.
+        these tangents, and a change that lowers the cost along a tangent lowers the true cost.
         """
         each, rises, of_source = self.each(mask), np.diff(self.lags()), np.diff(self.sources())
         number = int((each > 0).sum()) - less
@@ -148,7 +145,7 @@ class _Prices(NamedTuple):
 
 
 def _searched(problem: Problem, prices: _Prices, j: int, start: KnownMask):
-    """Return the inputs of one target that no search at a tangent of their prices makes cheaper."""
+    """Return the inputs of one target that no search at tangents of their prices improves."""
 
     def cost(mask):
         return _log_risk(problem, j, mask) + prices.of(j, mask)
@@ -164,7 +161,7 @@ def _searched(problem: Problem, prices: _Prices, j: int, start: KnownMask):
 
 
 def _at_slopes(problem: Problem, price, j: int, start: KnownMask):
-    """Return the inputs that a search finds at fixed prices beside that of columns."""
+    """Return the inputs that a search finds at fixed prices per input, added to that of columns."""
     one = problem.of_targets([j])._replace(choices=np.asarray(1.0), price=price)
     most = MOST
     while most <= start.sum():

@@ -1,22 +1,22 @@
-"""The normal distribution of columns of which some values are missing, by maximum likelihood."""
+"""Maximum likelihood estimate of a normal distribution from rows with missing values."""
 
 from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-# Rounds of expectation and maximisation; they end once no covariance of standardised columns moves
-# by this much.
+# Most iterations of expectation and maximisation, and the change of covariances of standardised
+# columns below which they end.
 ROUNDS, SETTLED = 20, 1e-3
 
 
 class Normal(NamedTuple):
-    """A normal distribution, and the rows that it was fitted to.
+    """A normal distribution, and the rows it was fitted to.
 
-    - `mean`, `covariance`: of the columns; the covariance is positive definite.
-    - `values`: the rows, with the expected value given what is measured in the row where one is
-        missing.
-    - `patterns`: which values are missing, `[pattern column]`, and the `pattern` of each row.
+    - `mean`, `covariance`: moments of the columns; the covariance is positive definite.
+    - `values`: the rows, with each missing value replaced by its expectation given the measured
+        values of the row.
+    - `patterns`: patterns of missing values, `[pattern column]`; `pattern`: that of each row.
     """
 
     mean: Float[np.ndarray, " column"]
@@ -27,16 +27,17 @@ class Normal(NamedTuple):
 
 
 def fit_normal(x: Float[np.ndarray, "row column"]) -> Normal:
-    """Return the normal distribution of rows of which values are missing, NaN.
+    """Return the normal distribution of rows with missing values, NaN.
 
     Expectation and maximisation (Dempster, Laird and Rubin, 1977): missing values are replaced by
-    their expectation given those measured in the same row, and their conditional covariance enters
-    the sums of products. So a covariance is never that of pairs of columns over different rows,
+    their expectation given the measured ones of the same row, and their conditional covariance is
+    added to the sums of products. This avoids covariances of pairs of columns over different rows,
     which may have negative eigenvalues. One row of independent standard values is added, which
-    keeps it positive definite where columns are redundant.
+    keeps the covariance positive definite if columns are redundant.
 
-    Right where a value is missing for reasons that measured ones tell, or for none. Columns should
-    be of the size of 1; one without any value is taken for independent of the others.
+    Valid if values are missing at random, that is, for reasons that depend on measured values only,
+    or on none. Columns should have a scale of about 1; a column without values is treated as
+    independent of the others.
 
     ```python
     import numpy as np

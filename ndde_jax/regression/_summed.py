@@ -1,5 +1,5 @@
-"""The sufficient statistics of regressions, sums over windows that add up, and the design of a
-record of which only these are known.
+"""Sufficient statistics of regressions, additive sums over windows, and the design of a record of
+which only these are known.
 """
 
 import dataclasses
@@ -17,10 +17,10 @@ from ._design import WIDTH, Design, Rate, inner_products, orthonormal
 
 
 class Sums(eqx.Module):
-    """The sums over the windows of each block, of which regressions are functions.
+    """Sums over the windows of each block, which are sufficient for regressions.
 
     They are additive: the sums of a longer record, of several recordings, of chunks or of parts on
-    other machines are the sums of the parts, if all use the same features. Weights carry masks,
+    other machines are the sums of the parts, if all use the same features. Weights represent masks,
     missing values and recordings.
 
     - `weight`: Σ w.
@@ -47,8 +47,8 @@ def sums_of(
 ) -> Sums:
     """Return sums over equally long blocks of consecutive windows.
 
-    In NumPy unless something is traced, since a program would be compiled for every length. Rows of
-    weight zero may hold anything finite.
+    In NumPy unless an argument is traced, because a program would be compiled for every length.
+    Rows of weight zero may contain any finite values.
 
     ```python
     import numpy as np
@@ -74,9 +74,7 @@ def sums_of(
 
 
 def _weighted_squares(x: np.ndarray, weight: np.ndarray) -> np.ndarray:
-    """Return xᵀ diag(weight) x: the product of an array with its own transpose takes half the
-    time.
-    """
+    """Return xᵀ diag(weight) x as an array times its own transpose, which takes half the time."""
     rows = x if (weight == 1).all() else np.sqrt(weight)[:, None] * x
     return rows.T @ rows
 
@@ -88,8 +86,8 @@ def with_changed(
     weight: Float[np.ndarray, "window"],
     changed: Bool[np.ndarray, "feature"],
 ) -> Sums:
-    """Return the sums of one block of windows in which some features have new values; `features`
-    are all of them, as they are now.
+    """Return the sums of one block of windows after some features `changed`; `features` contains
+    the present values of all of them.
     """
     new = features[:, changed]
     new = new if (weight == 1).all() else weight[:, None] * new
@@ -100,23 +98,23 @@ def with_changed(
     return Sums(sums.weight, x, sums.y, xx, xy, sums.yy)
 
 
-# Eigenvalues of the inner products of columns of length one: less is rounding.
+# Eigenvalues of the inner products of columns of length one below which they are rounding error.
 LEAST = 1e-11
 
 
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True, eq=False)
 class SummedDesign(Design):
-    """A [`Design`][ndde_jax.regression.Design] of sums over windows, with rows that stand for them.
+    """A [`Design`][ndde_jax.regression.Design] from sums over windows, which its rows represent.
 
-    All that regressions need of the windows are inner products of columns. So there are as many
-    rows as columns were summed, in place of millions of windows, with the same inner products;
-    searches and fits see no difference.
+    Regressions need only the inner products of columns. So the design has one row per summed column
+    in place of millions of windows, with the same inner products, and searches and fits give the
+    same results.
 
-    - `n`: number of windows; `terms`: centred ones of every spline, `[row input term]`.
+    - `n`: number of windows; `terms`: centred terms of every spline, `[row input term]`.
     - `paired`: centred products of two inputs, `[row pair]`; `pair_mean`: their means.
-    - `number`: which of these the product of two inputs is, `[input input]`; −1 where it was not
-        summed: it is then no candidate, and zero where it is asked for.
+    - `number`: the index of the product of two inputs among these, `[input input]`; −1 if it was
+        not summed: it is then no candidate and is returned as zero.
     """
 
     n: Any
@@ -129,11 +127,11 @@ class SummedDesign(Design):
 
     @property
     def n_windows(self) -> Any:
-        """The number of windows that count."""
+        """The number of windows with positive weight."""
         return np.float64(self.n)
 
     def standardised(self, output: Any) -> tuple[Any, Any]:
-        """Return a rate, `[row]`, at length 1, and its length before; its mean is 0 already."""
+        """Return a rate, `[row]`, scaled to length 1, and its length; its mean is 0 already."""
         size = np.sqrt(output @ output)
         return output / (size if size > 0 else 1), size
 
@@ -145,22 +143,20 @@ class SummedDesign(Design):
         return raw, np.where(there, self.pair_mean[number], 0)
 
     def along_products(self, residual: Any) -> Any:
-        """Return the inner product of every product of two inputs with a residual,
-        `[input input]`.
-        """
+        """Return the inner product of each product of two inputs with a residual."""
         along = np.append(residual @ self.paired, 0.0)
         return along[self.number]
 
 
 class Summed(NamedTuple):
-    """The design of sums, the rates in its rows, `[row target]`, and their means, `center`."""
+    """A design from sums, the rates in its rows, `[row target]`, and their means, `center`."""
 
     design: SummedDesign
     outputs: Float[np.ndarray, "row target"]
     center: Float[np.ndarray, " target"]
 
     def rate(self, j: int, inputs: Any = None) -> Rate:
-        """Return the rate of a target in a design of some inputs, by default of all."""
+        """Return the rate of a target with a design of some inputs, by default of all."""
         design = self.design if inputs is None else self.design.of_inputs(inputs)
         return Rate(design, self.outputs[:, j], float(self.center[j]))
 
@@ -171,8 +167,9 @@ def summed_design(
     """Return the design of one block of sums over the terms of the splines of all inputs, followed
     by products of pairs of these, the smaller number first.
 
-    The rows are a root of the inner products of all columns, by their eigenvectors, since some
-    columns may be combinations of others; what no column explains of a rate is in a row of its own.
+    The rows are a square root of the Gram matrix of all columns, from its eigenvectors, because
+    some columns may be linear combinations of others. One more row contains the part of each rate
+    that no column explains.
 
     ```python
     import numpy as np
