@@ -1,27 +1,28 @@
-"""A comparison of two readings of a record, map or flow, in nats and with equal freedom.
+"""Comparison of two readings of a record, as a map or as a flow, in nats and with equal freedom.
 
-A map moves by the drift at its samples, a flow by the drift averaged over the step. Where a drift
-is a sum of features, that average is a weighted sum of the features of neighbouring samples,
-whatever the delay. So a flow's candidates are linear combinations of a map's columns, both readings
-are the same kind of regression at the same prices, and their likelihoods can be compared.
+The step of a map is the drift at the sample, that of a flow the average of the drift over the step.
+If a drift is a sum of features, that average is a weighted sum of the features of neighbouring
+samples, for every delay. So a flow's candidates are linear combinations of a map's columns. Both
+readings are the same kind of regression at the same prices, and their likelihoods can be compared.
 
-A flow's delay is spread over two or three samples by that average, at the price of one column. A
-map whose sources act over several lags, as in a vector autoregression of some order, would pay for
-each of them and look like a flow. So both readings may also have the mean over three neighbouring
-lags or delays, at half the price of as many columns.
+Due to this average, one column of a flow spreads its delay over two or three samples. A map whose
+sources act over several lags, as in a vector autoregression, would pay for each of these lags and
+look like a flow. So both readings may also use the mean over three neighbouring lags or delays, at
+half the price of three columns.
 
-Where links of a map work within the sample, what drives their source drives their target as well,
-and the end of a flow's step says all of that in one column. So a map whose rates are related beside
-what it explains may have the ends of the steps that it foretells, too.
+If links of a map act within a sampling interval, a driver of their source drives their target as
+well, and the end of a flow's step represents this in one column. So a map whose residuals are
+correlated may also use the ends of the steps that it predicts.
 
-Where neighbours tell every sample, hardly any noise is left, and what both readings leave is error
-of interpolation and of features, on which a flow has no hold. There a flow may leave up to ten
-times what a map leaves: a map, free to leap, would have no reason to move so smoothly. But for an
-autoregression that swings, such as one of second order: what it leaves is noise.
+If neighbours predict every sample, there is almost no noise, and the residuals of both readings are
+errors of interpolation and of features, which a flow cannot control. Then a flow may leave up to
+ten times the residual variance of a map, because a map could jump and would have no reason to move
+so smoothly. An exception is an oscillating autoregression, for example of second order, whose
+residual is noise.
 
-Where the variance of the noise changes, loud stretches would decide alone, by more nats than they
-are worth: there the comparison is made again with every window weighed by the inverse variance of
-its neighbourhood, and its evidence shrunk to what its own scatter bears out.
+If the variance of the noise changes, stretches of high variance would dominate, by more nats than
+they justify. Then the comparison is repeated with every window weighted by the inverse of the local
+variance, and the evidence is shrunk according to its own variability.
 """
 
 import functools
@@ -36,53 +37,54 @@ from ._distributed import distributed_lags
 from ._search import FLOOR, LINE, OUT, PROGRESS, Problem, Selection, best_of, search_from
 from ._summed import sums_of, with_changed
 
-# Nats within which two readings are equally likely: 20 to 1.
+# Nats within which the readings are undecided: odds of 20 to 1.
 CLEARLY = 3.0
-# By how much more a flow may leave of a smooth path than a map, and by how many nats it then is the
-# reading.
+# Factor by which a flow may exceed the residual variance of a map on a smooth path, and the nats by
+# which the flow is then preferred.
 ALLOWED, SURE = 10.0, 10.0
-# What a map leaves of steps, over the squared error of guesses from both sides, median over
-# variables, from which on it is noise that the variables' own past carries. White noise in a law of
-# second order gives two and more, and less in what another such variable drives. Set by looking at
-# swinging autoregressions and at flows of dysts with errors of measurement.
+# Residual variance of a map relative to the squared interpolation error from both sides, median
+# over variables, from which on it is noise carried on by the past of the variables. White noise in
+# a law of second order gives two or more, and less for a variable driven by another such variable.
+# Chosen by inspecting oscillating autoregressions and flows of dysts with measurement errors.
 CARRIED = 1.5
-# Numbers in a matrix of columns; of longer records the first windows decide.
+# Most numbers in a matrix of columns; in longer records the first windows decide.
 MOST_NUMBERS = 5 * 10**7
-# Fits of a graph whose own drift predicts the end of the step; searches with the end that the best
-# graph so far predicts.
+# Fits of a graph with the end of the step predicted by its own drift; searches with the end that
+# the best graph so far predicts.
 SETTLES, ROUNDS = 3, 2
-# What `GRAMS` and `FEATURES` of a design are where two readings are compared, and where a map is
-# searched beforehand.
+# The values of `GRAMS` and `FEATURES` of a design when two readings are compared, and when a map is
+# searched first.
 COMPARED, SEARCHED = (26, 8), (8, 4)
-# Candidates, variables × lags, from which on a flow has no delays at half samples.
+# Number of candidates, variables × lags, from which on a flow has no delays at half samples.
 MANY = 150
-# Candidates among which coarse lags are told apart: a size that the compiler knows.
+# Most candidates in the comparison for coarse lags: a size that is compiled already.
 FINER = 96
-# Neighbouring lags in a mean: the least that no delay of a flow averages by itself. What a mean
-# costs beside its column: half a column, for where it lies. Both were chosen by looking at records
-# of known kind, among them sparse autoregressions like those of the world's benchmarks; prices from
-# 0.3 to 0.7 columns tell maps from flows about as well.
+# Number of neighbouring lags in a mean: the least that no single delay of a flow averages. Price of
+# a mean beyond its column: half a column, for its position. Both were chosen by inspecting records
+# of known kind, among them sparse autoregressions like those of public benchmarks; prices from
+# 0.3 to 0.7 columns separate maps from flows about as well.
 SPREAD, PLACE = 3, 0.5
-# Windows without estimates that a target must have for any evidence.
+# Windows without estimates that a target needs for any evidence.
 FEWEST = 20
-# Windows to either side within which the weight of others in a local variance halves, and the least
-# local variance relative to the mean.
+# Half-lives, in windows, of the weights of a local variance, and the least local variance relative
+# to the mean.
 MEMORIES, LEAST = (1.0, 2.0, 5.0, 10.0, 20.0, 50.0), 1e-3
 
 
 class Readings(NamedTuple):
     """A comparison of a record read as a map and as a flow.
 
-    - `nats`: log likelihood of the flow over that of the map, prices included, `[target]`.
-    - `map_graph`, `flow_graph`: the inputs that each has, `[source target lag]`; a flow's delay
-        between two lags is at the lower of them.
-    - `map_cost`: the criterion of the map per window, `[target]`; NaN where only a part of a long
+    - `nats`: log likelihood ratio of the flow to the map, prices included, `[target]`.
+    - `map_graph`, `flow_graph`: the inputs of each, `[source target lag]`; a flow's delay between
+        two lags is at the lower one.
+    - `map_cost`: the criterion of the map per window, `[target]`; NaN if only a part of a long
         record was compared.
-    - `distributed`: the inputs of a map whose sources act over several lags each, where that is
-        clearly likelier than the map, and the flow is not; None elsewhere.
-    - `trust`: by how much nats of windows that count alike must shrink where the variance of the
-        noise changes; 1 elsewhere.
-    - `smooth`: whether neighbours tell every sample, and errors of interpolation are allowed for.
+    - `distributed`: the inputs of a map whose sources act over several lags each, if that is
+        clearly likelier than the plain map and the flow is not clearly likelier; else None.
+    - `trust`: factor by which nats from equally weighted windows must shrink if the variance of the
+        noise changes; else 1.
+    - `smooth`: whether neighbours predict every sample, so that interpolation errors are allowed
+        for.
     """
 
     nats: Float[np.ndarray, " target"]
@@ -95,7 +97,7 @@ class Readings(NamedTuple):
 
     @property
     def evidence(self) -> float:
-        """The log likelihood of the flow over that of the map, of all targets."""
+        """The log likelihood ratio of the flow to the map, summed over targets."""
         return float(self.nats.sum())
 
     @property
@@ -107,35 +109,35 @@ class Readings(NamedTuple):
 
 
 def mean_weights(delay: float, bend: bool | Bool[np.ndarray, " variable"] = False) -> np.ndarray:
-    """Return the weights of the features of samples l − 1, l, l + 1 steps ago in their mean over a
-    step, where l is the whole part of a delay; features are linear between samples, or parabolas
-    where they `bend`, `[3]` or `[3 variable]`.
+    """Return the weights of the features at l − 1, l and l + 1 samples ago in their mean over a
+    step, where l is the integer part of a delay. Features are linear between samples, or parabolic
+    if they `bend`. `[3]` or `[3 variable]`.
     """
     late, early = 1 - delay % 1, delay % 1
     lines = late**2 / 2, 1 - (late**2 + early**2) / 2, early**2 / 2
-    # A parabola leaves a line by the same area in either half, wherever the step begins.
+    # The area between a parabola and a line is the same in either half, wherever the step begins.
     area = 1 / 12, -1 / 6, 1 / 12
     return np.stack([line - bend * a for line, a in zip(lines, area, strict=True)])
 
 
 def allowing(nats: Float[np.ndarray, " target"], windows: float) -> Float[np.ndarray, " target"]:
-    """Return the log likelihood of the flow over that of the map on a smooth path, where errors of
-    interpolation are allowed for: the flow may leave up to ten times what the map leaves, and is
-    then the likelier by ten nats.
+    """Return the log likelihood ratio of the flow to the map on a smooth path, with an allowance
+    for interpolation errors: the flow may leave up to ten times the residual variance of the map,
+    and is then likelier by ten nats.
     """
     room = windows * len(nats) * np.log(ALLOWED) / 2
     return nats + np.clip(SURE - nats.sum(), 0, room) / len(nats)
 
 
 class _Steps(NamedTuple):
-    """The steps between samples whose neighbours at all lags are known.
+    """Steps between samples whose neighbours at all lags are known.
 
-    - `rates`: by how much each variable moves in a step, `[window target]`.
+    - `rates`: the increment of each variable in a step, `[window target]`.
     - `now`: samples at the start of a step, `[window variable]`.
-    - `around`: features of the samples some lags before, `[window variable feature]`.
-    - `measured`: whether the samples some lags before are measured, and no estimates,
-        `[window variable]`; of lag −1 those at the end of the step. Empty where all are.
-    - `between`: how far paths leave lines and cubics between samples.
+    - `around`: features of the samples at some lags, `[window variable feature]`.
+    - `measured`: whether the samples at some lags are measured, not estimated, `[window variable]`;
+        lag −1 is the end of the step. Empty if all are measured.
+    - `between`: the deviation of paths from lines and cubics between samples.
     """
 
     rates: np.ndarray
@@ -158,11 +160,12 @@ class _Fit(NamedTuple):
 
 
 class _Regression:
-    """A regression of rates on groups of columns: searched by sums, then refitted.
+    """A regression of rates on groups of columns, searched by sums and then refitted.
 
-    - `n_means`: how many inputs, the last ones, are means over several lags or delays. Each pays
-        for a column and a half, its size and where it lies, instead of a column for each lag.
-    - `room`: inputs of another regression that is searched by the same program.
+    - `n_means`: number of inputs, the last ones, that are means over several lags or delays. Each
+        costs a column and a half, for its coefficient and its position, instead of one column per
+        lag.
+    - `room`: number of inputs of another regression that is searched by the same program.
     """
 
     def __init__(
@@ -198,7 +201,7 @@ class _Regression:
         )
 
     def search(self, *starts, means: bool = True) -> list[Selection]:
-        """Return the selection that is found from each start; None starts without inputs.
+        """Return the selection found from each start; None starts without inputs.
 
         - `means`: whether means are candidates.
         """
@@ -208,8 +211,8 @@ class _Regression:
         return search_from(problem, starts, least=self.room)
 
     def refit(self, found: Selection, at) -> _Fit:
-        """Return the same choice refitted on the present columns, with its predictions from columns
-        `at`.
+        """Return the same choice refitted on the present columns, with its predictions from the
+        columns `at`.
         """
         says, risk = np.zeros_like(self.rates), found.risk.copy()
         for j, level in enumerate(found.level):
@@ -228,8 +231,8 @@ class _Regression:
     def cost_within(
         self, found: Selection, counting: Bool[np.ndarray, "window target"]
     ) -> Float[np.ndarray, " target"]:
-        """Return the criterion of each target in the windows that count for it, with those of the
-        inputs found that pay there; 0 where hardly any window counts.
+        """Return the criterion of each target in the windows that are valid for it, with the inputs
+        found that are worth their price there; 0 if almost no window is valid.
         """
         cost, columns = np.zeros(len(found.level)), self.columns.reshape(len(self.rates), -1, WIDTH)
         for j, level in enumerate(found.level):
@@ -248,7 +251,7 @@ class _Regression:
         return cost
 
     def left(self, found: Selection) -> Float[np.ndarray, "window target"]:
-        """Return what a choice leaves of the rates, times the root of the weight of a window."""
+        """Return the residuals of a choice, times the square root of the weight of each window."""
         return self.root * (self.rates - self.refit(found, self.columns).says)
 
 
@@ -261,8 +264,8 @@ def _used(level: Int[np.ndarray, " input"]) -> Int[np.ndarray, " column"]:
 
 class _Flow(_Regression):
     """A regression on the columns of a flow. Columns with delays below one sample need the end of
-    the step, which is predicted by the drift that is being fitted, evaluated at the start of the
-    step. A prediction by another fit would use the result of that fit without paying for it.
+    the step. It is predicted by the drift that is being fitted, evaluated at the start of the step.
+    A prediction from another fit would use the result of that fit without paying for it.
     """
 
     def __init__(self, steps: _Steps, candidates: "_Candidates", *given):
@@ -281,7 +284,7 @@ class _Flow(_Regression):
 
     @property
     def problem(self) -> Problem:
-        """The problem of these columns, of which some follow the end of the step."""
+        """The problem of these columns, some of which depend on the end of the step."""
         self.sums = with_changed(self.sums, self.columns, self.rates, self.weight, self.moving)
         return self._problem()
 
@@ -293,7 +296,7 @@ class _Flow(_Regression):
         return mean + early * self.around[lag + 1] if early.any() else mean
 
     def end_at(self, ahead: Float[np.ndarray, "window target"]) -> None:
-        """Set the end of each step `ahead` of its start."""
+        """Set the end of each step to its start plus `ahead`."""
         end, wide = spline_terms(self.now + ahead, self.knots), self.now.shape[1] * WIDTH
         for place in self.short:
             new = self._mean(self.delays[place], end)
@@ -304,7 +307,7 @@ class _Flow(_Regression):
                 lines[:, len(self.delays) + number] = lines[:, part].mean(axis=1)
 
     def settle(self, found: Selection, ahead) -> _Fit:
-        """Return the fit of a graph whose own drift predicts the end."""
+        """Return the fit of a graph with the end of the step predicted by its own drift."""
         fit = _Fit(found, ahead)
         for _ in range(SETTLES):
             self.end_at(fit.says)
@@ -319,7 +322,7 @@ def _steps(
     inside: tuple | None,
     estimated: tuple | None = None,
 ) -> _Steps:
-    """Return the first `most` steps; with a mask `inside`, only those that start within it."""
+    """Return the first `most` steps; with a mask `inside`, only steps that start within it."""
     known = [np.isfinite(x).all(axis=1) for x in recordings]
     knots = knots_of(np.concatenate([x[k] for x, k in zip(recordings, known, strict=True)]))
     between = Between.of(recordings)
@@ -359,7 +362,7 @@ def _steps(
 def _with_means(
     columns: list[Float[np.ndarray, "window source term"]], parts: list[list[int]]
 ) -> Float[np.ndarray, "window input term"]:
-    """Return the columns, followed by straight lines of the means over some of them."""
+    """Return the columns, followed by linear features of the means over some of them."""
     more = []
     for part in parts:
         mean = np.zeros_like(columns[0])
@@ -369,8 +372,8 @@ def _with_means(
 
 
 class _Candidates(NamedTuple):
-    """The inputs of both readings: a map's at whole `lags`, a flow's at `delays`, some between
-    them; and behind these, of both, the means over `SPREAD` lags in a row.
+    """The inputs of both readings: a map's at integer `lags`, a flow's at `delays`, some of them
+    between lags; and after these, for both, the means over `SPREAD` consecutive lags.
     """
 
     dim: int
@@ -383,15 +386,15 @@ class _Candidates(NamedTuple):
         return [row for row in rows if set(row) <= set(self.lags)]
 
     def parts(self, places: tuple[int | float, ...]) -> list[list[int]]:
-        """Return which of some lags or delays each mean is over."""
+        """Return the indices of the lags or delays in each mean."""
         return [[places.index(lag) for lag in row] for row in self.spread()]
 
     def inputs_of(
         self, graph: np.ndarray, delays: tuple[int | float, ...], *, whole: bool = False
     ) -> np.ndarray:
-        """Return the inputs that a graph `[source target lag]` has of a map, or of a flow at some
-        delays, `[target input]`: at all delays from each lag up to the next, with the means over
-        its lags, or at `whole` ones only.
+        """Return the inputs of a graph `[source target lag]` of a map, or of a flow at some delays,
+        `[target input]`: at all delays from each lag up to the next, with the means over its lags;
+        with `whole`, at integer delays only.
         """
         rows = [graph[:, :, self.lags.index(int(d))].T & (not whole or d % 1 == 0) for d in delays]
         more = [graph[:, :, part].all(axis=2).T & (not whole) for part in self.parts(self.lags)]
@@ -400,7 +403,7 @@ class _Candidates(NamedTuple):
     def given(
         self, allowed: np.ndarray, required: np.ndarray, delays: tuple[int | float, ...]
     ) -> tuple[np.ndarray, np.ndarray, int]:
-        """Return the inputs at some lags or delays that graphs allow and require, and how many are
+        """Return the inputs at some lags or delays that graphs allow and require, and the number of
         means.
         """
         inputs = self.inputs_of(allowed, delays), self.inputs_of(required, delays, whole=True)
@@ -411,24 +414,24 @@ class _Candidates(NamedTuple):
         return len(self.spread()) * self.dim
 
     def needed(self) -> list[int]:
-        """Return the samples before the present that both readings use."""
+        """Return the lags of the samples that both readings use."""
         whole = [int(delay) for delay in self.delays]
         later = [max(lag - 1, 0) for lag in whole]
         return sorted({0, *whole, *later, *(lag + 1 for lag in whole)})
 
     def to_flow(self, level: Int[np.ndarray, "target input"]) -> np.ndarray:
-        """Return a map's inputs as a flow's, each in the middle of the interval that its lag stands
-        for.
+        """Return a map's inputs as a flow's, each in the middle of the interval that its lag
+        represents.
         """
         middles = [lag + 0.5 if lag > 0 and lag + 0.5 in self.delays else lag for lag in self.lags]
         return self._moved(level, [self.delays.index(delay) for delay in middles], self.delays)
 
     def to_map(self, level: Int[np.ndarray, "target input"]) -> np.ndarray:
-        """Return a flow's inputs as a map's, each at the lag not above its delay."""
+        """Return a flow's inputs as a map's, each at the largest lag not above its delay."""
         return self._moved(level, [self.lags.index(int(delay)) for delay in self.delays], self.lags)
 
     def _moved(self, level, to: list[int], delays: tuple[int | float, ...]) -> np.ndarray:
-        """Return inputs, each at another place among some delays, and their means."""
+        """Return inputs moved to other places among some delays, with their means."""
         level = level.reshape(self.dim, -1, self.dim)
         out = np.zeros((self.dim, len(delays), self.dim), np.int32)
         for i, place in enumerate(to):
@@ -436,7 +439,7 @@ class _Candidates(NamedTuple):
         return np.concatenate([out, level[:, len(to) :]], axis=1).reshape(self.dim, -1)
 
     def each(self, level: Int[np.ndarray, "target input"]) -> np.ndarray:
-        """Return a map's inputs with the lags of its means in their place."""
+        """Return a map's inputs with its means replaced by their lags."""
         level = level.reshape(self.dim, -1, self.dim)
         out = np.zeros_like(level)
         out[:, : len(self.lags)] = level[:, : len(self.lags)]
@@ -460,24 +463,23 @@ def compare_readings(
     estimated: tuple[np.ndarray, ...] | None = None,
 ) -> Readings | None:
     """Return the evidence for a flow over a map in equally spaced samples, NaN where missing; None
-    where too few windows know the neighbours of every lag.
+    if too few windows contain the neighbours of every lag.
 
-    Both readings are searched from nothing and from each other's graph, since each gets stuck in an
-    optimum of its own. Where the lags leave samples out, a delay between two of them fits neither
-    reading, and whichever is half a sample nearer would win: so both have all lags about those that
-    matter to a map, for as many targets as there is room for.
+    Both readings are searched from the empty graph and from each other's graph, because each gets
+    stuck in local optima. If the lags skip samples, a delay between two of them fits neither
+    reading, and the reading that is half a sample nearer would win. So both then have all lags
+    around those that matter to a map, for as many targets as there is room for.
 
-    Where the variance of what both leave clearly changes, windows are weighed by its inverse, and
-    the evidence is calibrated by its scatter; graphs are those of windows that count alike, but for
-    distributed lags.
+    If the residual variance of both readings clearly changes, windows are weighted by its inverse,
+    and the evidence is calibrated by its variability. Graphs are those of equally weighted windows,
+    except for distributed lags.
 
-    Values that were estimated lie between their neighbours, as those of a flow do. So the evidence
-    of a target is that of the windows in which its rate, its inputs and the samples about these are
-    measured.
+    Estimated values lie between their neighbours, like those of a flow. So the evidence of a target
+    is from the windows in which its rate, its inputs and the samples around these are measured.
 
-    - `recordings`: standardised, each `[time dim]`.
-    - `inside`: samples that may be the present of a window, one array for each recording.
-    - `estimated`: values that are no measurements, one array for each recording.
+    - `recordings`: standardised samples, each `[time dim]`.
+    - `inside`: samples that may be the present of a window, one array per recording.
+    - `estimated`: values that are not measurements, one array per recording.
 
     **Raises:** `ValueError` for more candidates than fit into memory.
     """
@@ -518,9 +520,9 @@ def compare_readings(
 
 
 class _Finer(NamedTuple):
-    """A part of the candidates, with all lags about those that matter.
+    """A part of the candidates, with all lags around those that matter.
 
-    - `variables`: targets and their sources; `targets`: which of these are targets.
+    - `variables`: targets and their sources; `targets`: whether each of these is a target.
     """
 
     variables: np.ndarray
@@ -529,8 +531,8 @@ class _Finer(NamedTuple):
 
     @classmethod
     def of(cls, graph: np.ndarray, lags: tuple[int, ...], risk: np.ndarray) -> "_Finer":
-        """Return as many targets of a graph as there is room for, the best explained first; where
-        there is no room for one, those lags that are nearest to the ones that matter to it.
+        """Return as many targets of a graph as there is room for, the best explained first; if
+        there is no room for one, its lags nearest to those that matter to it.
         """
         best = cls(np.zeros(0, int), np.zeros(0, bool), lags)
         for target in np.argsort(risk, kind="stable"):
@@ -548,8 +550,8 @@ class _Finer(NamedTuple):
         return best
 
     def edges(self, edges: np.ndarray, lags: tuple[int, ...]) -> np.ndarray:
-        """Return edges `[source target lag]` of this part, each lag taken from the nearest
-        candidate.
+        """Return the edges `[source target lag]` of this part, with the nearest candidate for each
+        lag.
         """
         nearest = np.abs(np.asarray(self.lags)[:, None] - np.asarray(lags)[None]).argmin(axis=1)
         some = edges[np.ix_(self.variables, self.variables)][:, :, nearest]
@@ -559,7 +561,7 @@ class _Finer(NamedTuple):
 def _all_about(
     lags: tuple[int, ...], used: Int[np.ndarray, " place"], reach: int
 ) -> tuple[int, ...]:
-    """Return all lags from each of those in use halfway to its neighbours, at most `reach`, and one
+    """Return all lags from each lag in use to halfway to its neighbours, at most `reach`, and one
     beyond.
     """
     after = np.minimum(np.diff(lags, append=2 * lags[-1] - lags[-2]) // 2, reach)
@@ -591,7 +593,7 @@ def _compare(
     weighed, nats, trust = read, read.nats, 1.0
     variance = changing_variance(read.left)
     if variance is not None:
-        # Rows count by how quiet their stretch is, and what they say by how far it scatters.
+        # Windows are weighted by the inverse local variance, and evidence by its variability.
         trust = read.calibration()
         weighed = _Compared.of(steps, candidates, allowed, required, 1 / variance)
         nats = weighed.nats * weighed.calibration()
@@ -616,9 +618,9 @@ class _Compared(NamedTuple):
     """The searches of both readings.
 
     - `plain`: the best map without means; `flow`: the best flow.
-    - `left`: what both leave of the rates, `[reading window target]`, times the root of the weight
-        of each window.
-    - `nats`: the log likelihood of the flow over that of the map, prices included, `[target]`.
+    - `left`: residuals of both readings, `[reading window target]`, times the square root of the
+        weight of each window.
+    - `nats`: log likelihood ratio of the flow to the map, prices included, `[target]`.
     """
 
     as_map: _Regression
@@ -629,8 +631,8 @@ class _Compared(NamedTuple):
 
     @classmethod
     def of(cls, steps: _Steps, candidates: _Candidates, allowed, required, weight) -> "_Compared":
-        """Return the best of both readings, windows weighed."""
-        # The same number for both: that a flow has twice the candidates must not decide.
+        """Return the best of both readings with weighted windows."""
+        # The same number for both, so that the twice as many candidates of a flow do not decide.
         lags, choices = candidates.lags, candidates.dim * len(candidates.lags)
         as_map = _Regression(
             _with_means([steps.around[lag] for lag in lags], candidates.parts(lags)),
@@ -673,9 +675,9 @@ class _Compared(NamedTuple):
         return cls(as_map, plain, best, left, (costs[0] - costs[1]) / 2)
 
     def swings(self, candidates: "_Candidates", steps: _Steps) -> bool:
-        """Return whether a map moves smoothly by itself: every variable follows its own past in
-        straight lines, and what is left of its steps is noise, more than guesses from both sides
-        miss. Errors of measurement, which guesses of a higher order miss more, are no such noise.
+        """Return whether a map is smooth by itself: every variable depends linearly on its own
+        past, and the residual of its steps is noise, larger than the interpolation error from both
+        sides. It is not measurement error, for which interpolation of higher order is worse.
         """
         dim, itself = candidates.dim, np.arange(candidates.dim)
         level = self.plain.level.reshape(dim, -1, dim)[:, : len(candidates.lags)]
@@ -686,9 +688,9 @@ class _Compared(NamedTuple):
         return bool((lines & noise).all() and np.median(ratio) > CARRIED)
 
     def calibration(self) -> float:
-        """Return by how much the evidence must shrink for its spread to be what nats say, at most
-        1: the variance that the likelihood believes it has over the one that it has, by the squares
-        of its terms (as of the sandwich formula, White 1982).
+        """Return the factor, at most 1, by which the evidence must shrink to have the variability
+        that nats imply: the variance assumed by the likelihood over the actual variance, estimated
+        from squares of its terms (as in the sandwich formula, White 1982).
         """
         size = np.maximum(np.mean(self.left**2, axis=(0, 1)), 1e-300)
         apart, middle = self.left[0] - self.left[1], self.left.mean(axis=0)
@@ -697,10 +699,10 @@ class _Compared(NamedTuple):
         return float(min(believed / there, 1.0)) if there > 0 else 1.0
 
 
-# Correlation of what a map leaves of two rates from which on one may drive the other within the
-# sample, and standard errors beyond which it is not there by chance.
+# Correlation of two residuals of a map from which on one variable may drive the other within the
+# sampling interval, and the number of standard errors beyond which it is significant.
 AT_ONCE, AT_ONCE_BEYOND = 0.15, 4.0
-# Correlation of samples from which on two variables are one quantity, measured twice.
+# Correlation of samples from which on two variables are the same quantity, measured twice.
 ONE = 0.9
 
 
@@ -710,17 +712,17 @@ def _with_ends(
     left: Float[np.ndarray, "window target"],
     steps: _Steps,
 ) -> Float[np.ndarray, " target"]:
-    """Return the cost of a map of which some links may work within the sample, where what it leaves
-    of two rates is related.
+    """Return the cost of a map some of whose links may act within the sampling interval, if the
+    residuals of two rates are correlated.
 
-    What drives a source then drives its targets, too. One column, the end of the source's step as
-    the map foretells it, says what the map needs several others for, and a flow has that column.
-    Sensors of one quantity foretell one another without any link, and are left out.
+    A driver of a source then drives its targets, too. One column, the end of the source's step as
+    the map predicts it, replaces several others that the map would need, and a flow has that
+    column. Sensors of one quantity predict one another without a link and are excluded.
     """
     n, dim = left.shape
     shared = np.corrcoef(left, rowvar=False)
     related = np.abs(shared) > max(AT_ONCE, AT_ONCE_BEYOND / np.sqrt(n))
-    # Nor is a variable related to itself.
+    # This also excludes each variable itself.
     related &= np.abs(np.corrcoef(steps.now, rowvar=False)) < ONE
     related &= as_map.allowed[:, : -as_map.means.sum() or None].reshape(dim, -1, dim).any(axis=1)
     if not related.any():
@@ -746,14 +748,15 @@ def _with_ends(
     gain = found.cost - cost_with(related)
     if not (gain > 0).any():
         return found.cost
-    # Ends that foretell one another foretell nothing: only who gains more may have the other's.
+    # Ends that predict one another predict nothing: only the target that gains more may use the
+    # other's end.
     return cost_with(related & (gain[:, None] > gain[None]))
 
 
 def _counting(
     measured: dict[int, np.ndarray], graph: KnownGraph, lags: tuple[int, ...]
 ) -> Bool[np.ndarray, "window target"]:
-    """Return the windows in which the rate of a target and its inputs, with the samples about
+    """Return the windows in which the rate of a target and its inputs, with the samples around
     these, are measured.
     """
     counting = measured[-1] & measured[0]
@@ -766,12 +769,12 @@ def _counting(
 def changing_variance(
     left: Float[np.ndarray, "reading window target"],
 ) -> Float[np.ndarray, " window"] | None:
-    """Return the relative variance of the noise by window where it clearly changes, from what is
-    left of rates; None elsewhere.
+    """Return the relative variance of the noise by window, from residuals, if it clearly changes;
+    otherwise None.
 
-    A window has the mean square of those around it, itself left out, with weights that fall by
-    half within one of `MEMORIES`, whichever makes the window likeliest; beyond a constant variance
-    by 3 nats and more.
+    The variance of a window is the weighted mean square of the windows around it, excluding itself.
+    Weights halve within one of `MEMORIES`, the one with the greatest likelihood, which must exceed
+    that of a constant variance by 3 nats.
     """
     square = np.mean(left**2, axis=0)
     square = (square / np.maximum(square.mean(axis=0), 1e-300)).mean(axis=1)
@@ -784,7 +787,7 @@ def changing_variance(
 
 
 def _around(square: Float[np.ndarray, " window"], memory: float) -> Float[np.ndarray, " window"]:
-    """Return the weighted mean of the windows around each."""
+    """Return the weighted mean over the other windows around each window."""
     keep = 0.5 ** (1 / memory)
     total, count = (
         _before(values, keep) + _before(values[::-1], keep)[::-1]
@@ -794,7 +797,7 @@ def _around(square: Float[np.ndarray, " window"], memory: float) -> Float[np.nda
 
 
 def _before(values: Float[np.ndarray, " window"], keep: float) -> Float[np.ndarray, " window"]:
-    """Return sums over all windows before each, a share `keep` of which is left a window later."""
+    """Return sums over all windows before each, with weights that decay by `keep` per window."""
     from scipy.linalg import solve_banded
 
     bands = np.stack([np.ones(len(values)), np.full(len(values), -keep)])
@@ -804,8 +807,8 @@ def _before(values: Float[np.ndarray, " window"], keep: float) -> Float[np.ndarr
 def _distributed(
     as_map: _Regression, plain: Selection, candidates: _Candidates
 ) -> KnownGraph | None:
-    """Return the graph of a map with distributed lags where it is clearly likelier than a plain
-    one, with several lags of some other variable; None elsewhere.
+    """Return the graph of a map with distributed lags if it is clearly likelier than a plain one
+    and has several lags of some other variable; else None.
     """
     dim, n_lags = candidates.dim, len(candidates.lags)
     shape, others = (dim, n_lags, dim), ~np.eye(dim, dtype=bool)
