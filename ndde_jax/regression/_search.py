@@ -1,9 +1,10 @@
-"""The stepwise search for the inputs of a rate: add, drop and exchange while the criterion falls.
+"""Stepwise search for the inputs of a rate: add, drop and exchange while the criterion falls.
 
-All that a regression on features needs of a record are inner products, so no move costs a pass over
-the windows. The active set is small: the gain from a candidate outside it is a Schur complement,
-and the loss without a member follows from its block of the inverse, which also tells the gain from
-every candidate in the place of that member: an exchange.
+A regression on features depends on a record only through inner products (sufficient statistics), so
+no move costs a pass over the windows. The active set is small. Forward selection: the gain from a
+candidate is from a Schur complement, given the active set. Backward elimination: the loss without a
+member is from its block of the inverse. The same block gives the gain from every candidate in place
+of that member, an exchange.
 """
 
 import functools
@@ -21,39 +22,37 @@ from jaxtyping import Array, Bool, Float, Int
 from .._types import namespace_of
 from ._summed import Sums
 
-# Levels of a group of features: not used, its first feature alone (a straight line), all of them.
+# Levels of a group of features: unused, its first feature alone (linear), or all of them (curved).
 OUT, LINE, CURVE = 0, 1, 2
-# Most groups that a target may hold, and how many get room at first where there are more than
-# `MANY` of several features: the time of a move goes with all three, but a room is a program.
+# Most groups of a target, and the room for groups at first if there are more than `MANY` candidates
+# with several features: the time of a move grows with all three, but each room is another program.
 MOST, FIRST_ROOM, MANY = 12, 6, 64
-# How often a group, or its bend, goes since it counts for nothing. It may come back with others
-# that then count for nothing, and so on for ever.
+# How often a group, or its nonlinear part, is dropped because its contribution is negligible. It
+# may return with others that then become negligible, in an endless cycle.
 RETURNS = 2
 # A move must lower the criterion by this much.
 PROGRESS = 1e-3
-# Share of a variance below which explaining more counts for nothing: difference quotients err
-# anyway.
+# Share of a variance below which further explanation is negligible, because difference quotients
+# have errors.
 FLOOR = 1e-4
-# Relative to the size of a feature: less of it beside the features before it is rounding.
+# Relative size of a feature orthogonal to those before it, below which it is rounding error.
 REDUNDANT = 1e-8
-# Width up to which elimination is written out.
+# Width up to which elimination is unrolled.
 WRITTEN_OUT = 8
-# Groups of which all pairs are tried at the start, with all their columns or as straight lines; of
-# more those that explain most by themselves.
+# Numbers of groups whose pairs are all tried at the start, with all their columns or as linear
+# features; among more groups, those that explain most individually.
 PAIRED, PAIRED_LINES = 128, 1024
-# Windows that a column takes at least.
+# Least number of windows per column.
 WINDOWS_PER_COLUMN = 4
 
 
 def ridge_of(dtype: Any) -> float:
-    """Return the ridge that keeps redundant features of length one from breaking a
-    factorisation.
-    """
+    """Return the ridge that keeps a Cholesky factorisation of redundant unit features stable."""
     return 1e-7 if np.dtype(dtype) == np.float64 else 1e-5
 
 
-# These programs compile in a fraction of the time, and run as fast to a twentieth, with XLA's older
-# emitters, a lower level of optimisation, and two modules, side by side, instead of 32.
+# With these options the programs compile in a fraction of the time and are at most a twentieth
+# slower: XLA's older emitters, less optimisation, and two parallel modules instead of 32.
 LEVEL = "xla_backend_optimization_level"
 MODULES = "xla_cpu_parallel_codegen_split_count"
 COMPILER_OPTIONS: dict[str, bool | int] = {
@@ -61,13 +60,13 @@ COMPILER_OPTIONS: dict[str, bool | int] = {
     LEVEL: 1,
     MODULES: 2,
 }
-# Without any optimisation there is too little to do to share it out.
+# Without any optimisation, the work is too little for parallel modules.
 QUICK_OPTIONS = {**COMPILER_OPTIONS, LEVEL: 0, MODULES: 1}
 
 
 def known_options(options: Mapping[str, bool | int]) -> dict[str, bool | int]:
-    """Return those options of the compiler that this release has: the older emitters are gone since
-    jaxlib 0.11.1, and an option that is not known stops a program.
+    """Return the compiler options that this release supports. The older emitters are gone since
+    jaxlib 0.11.1, and an unknown option makes compilation fail.
     """
 
     def known(name: str) -> bool:
@@ -81,25 +80,26 @@ def known_options(options: Mapping[str, bool | int]) -> dict[str, bool | int]:
 
 
 class Problem(NamedTuple):
-    """The inner products of centred features and targets, with the prices of a model on them.
+    """Inner products of centred features and targets, with the prices of a model on them.
 
-    Features come in groups of one width, of which the first is the straight line; `present` says
-    which exist, and those that do are orthonormal within their group.
+    Features come in groups of equal width, the first feature of a group being the linear one.
+    `present` says which features exist; these are orthonormal within their group.
 
     - `gram`, `cross`, `power`: XᵀX `[group width group width]`, Xᵀy `[target group width]` and yᵀy
         `[target]`.
     - `n`: number of independent windows.
-    - `choices`: number of inputs that a choice of k is made among; it costs
-        2 log (choices choose k) (Chen and Chen, 2008), and a choice of m products of two of these
+    - `choices`: number of inputs among which k are chosen, which costs
+        2 log (choices choose k) (Chen and Chen, 2008). A choice of m products of two of these costs
         2 log (k (k − 1) / 2 choose m).
-    - `price`: cost of a group beside that and its columns, in nats of twice the likelihood.
-    - `charge`: columns that an input is charged for, however it is used, `[group]`; a product then
-        costs one more. Where it is 0, columns count that are in use: a straight line is nested in
-        its spline at the price of one.
-    - `reads`: the inputs that each group reads, `[group 2]`, by the number of the group that has
-        the input itself: twice its own number, or the two inputs of a product.
+    - `price`: further cost of a group, in units of twice the log likelihood.
+    - `charge`: number of columns charged for an input, however it is used, `[group]`; a product
+        then costs one more. If 0, the columns in use are charged: a linear term is nested in its
+        spline at the price of one.
+    - `reads`: the inputs that each group reads, `[group 2]`, by the number of the input's own
+        group: twice its own number, or the two inputs of a product.
     - `allowed`: groups that a target may have, `[target group]`.
-    - `required`: inputs that some group of a target must read, by the number of their own group.
+    - `required`: inputs that some group of a target must read, `[target group]`, by the number of
+        their own group.
     """
 
     gram: Any
@@ -116,10 +116,10 @@ class Problem(NamedTuple):
 
     @classmethod
     def of(cls, sums: Sums, width: int, *, n: Any) -> "Problem":
-        """Return the problem of one block of sums over features that come in groups of one width,
-        at the usual prices, every group allowed.
+        """Return the problem of one block of sums over features in groups of equal width, at the
+        default prices and with every group allowed.
 
-        A feature that the earlier ones of its group explain but for rounding becomes zero.
+        A feature that the earlier ones of its group explain up to rounding becomes zero.
 
         - `n`: number of independent windows.
         """
@@ -131,7 +131,7 @@ class Problem(NamedTuple):
         n_groups, n_targets = len(mean) // width, len(center)
         shape, each = (n_groups, width, n_groups, width), np.arange(n_groups)
         gram = gram.reshape(shape)
-        # A variable is as large as its spread about its mean allows to tell from rounding.
+        # The uncentred size is the scale of rounding errors of the centred products.
         size = xp.diagonal(sums.xx[0]).reshape(n_groups, width)
         matrix, present = _orthonormal(gram[each, :, each, :], size)
         gram = xp.einsum("gai,gahb->gihb", matrix, gram, optimize=True)
@@ -156,10 +156,10 @@ class Problem(NamedTuple):
 
 
 def _orthonormal(own: Any, size: Any) -> tuple[Any, Any]:
-    """Return what makes orthonormal features of each group, `[group width width]`, and which of
-    these are `present`, of the inner products within groups and the `size` of each feature.
+    """Return the matrices that orthonormalise the features of each group, `[group width width]`,
+    and which features are `present`, from inner products within groups and the features' `size`.
 
-    Gram–Schmidt, written out: rows of the inverse of the Cholesky factor.
+    Unrolled Gram–Schmidt: the rows of the inverse of the Cholesky factor.
     """
     xp, (n_groups, width) = namespace_of((own, size)), size.shape
     rows: list[Any] = []
@@ -179,7 +179,7 @@ def _orthonormal(own: Any, size: Any) -> tuple[Any, Any]:
 
 
 def each_alone(n_groups: int) -> Int[np.ndarray, "group 2"]:
-    """Return the inputs that groups read, `[group 2]`, where each group has an input of its own."""
+    """Return the inputs that groups read, `[group 2]`, if each group has its own input."""
     return np.repeat(np.arange(n_groups, dtype=np.int32)[:, None], 2, axis=1)
 
 
@@ -187,11 +187,11 @@ class Selection(NamedTuple):
     """The groups that a search selected for every target, with its risk and criterion.
 
     - `level`: OUT, LINE or CURVE.
-    - `risk`: share of the variance that is left.
-    - `cost`: the criterion, n log(risk + 10⁻⁴) and all prices; comparable between searches of the
+    - `risk`: unexplained share of the variance.
+    - `cost`: the criterion, n log(risk + 10⁻⁴) plus all prices; comparable between searches of the
         same rates.
-    - `change`: by how much log(risk + 10⁻⁴) rises without a chosen group, or falls with another.
-    - `ended`: whether no move was left, rather than the most steps taken.
+    - `change`: rise of log(risk + 10⁻⁴) without a chosen group, or its fall with another group.
+    - `ended`: whether no move was left, as opposed to reaching the limit of steps.
     """
 
     level: Any
@@ -213,11 +213,11 @@ def best_of(found: Sequence[Selection]) -> Selection:
 
 
 def columns_price(n: Any, columns: Any) -> Any:
-    """Return the price of a number of columns beside n windows, in nats of twice the likelihood.
+    """Return the price of a number of columns for n windows, in units of twice the log likelihood.
 
-    Each costs log n in long records, and n / (n − columns − 2) times as much in short ones (Hurvich
-    and Tsai, 1989, have this factor for Akaike's criterion; McQuarrie, 1999, for Schwarz'). No
-    model has more than a column for four windows, so that none wins by interpolation.
+    Each column costs log n in long records, and n / (n − columns − 2) times as much in short ones
+    (Hurvich and Tsai, 1989, have this factor for Akaike's criterion; McQuarrie, 1999, for
+    Schwarz'). A model has at most one column per four windows, so that none wins by interpolation.
     """
     xp = namespace_of((n, columns))
     may = (columns * WINDOWS_PER_COLUMN <= n) & (columns + 2 < n)
@@ -225,7 +225,7 @@ def columns_price(n: Any, columns: Any) -> Any:
 
 
 def log_choices(n: Any, k: Any) -> Any:
-    """Return log (n choose k); from k = n/2 on its value at n/2, so that it never falls with k."""
+    """Return log (n choose k), constant for k above n/2, so that it never falls with k."""
     if namespace_of((n, k)) is np:
         k = min(int(k), int(n) // 2)
         return math.lgamma(n + 1.0) - math.lgamma(k + 1.0) - math.lgamma(n - k + 1.0)
@@ -236,7 +236,7 @@ def log_choices(n: Any, k: Any) -> Any:
 
 @functools.cache
 def _choices_of_products(most: int) -> Float[np.ndarray, "number product"]:
-    """Return the log of the number of ways to choose m products of two of k inputs."""
+    """Return the log number of ways to choose m products of two of k inputs."""
     pairs = [k * (k - 1) // 2 for k in range(2 * most + 1)]
     return np.array([[log_choices(p, min(m, p)) for m in range(most + 1)] for p in pairs])
 
@@ -253,16 +253,16 @@ def _price_of_choices(n: Float[Array, ""], most: int) -> Float[Array, "number pr
 
 
 def _at(values: Any, places: Any) -> Any:
-    """Return rows of an array at places that exist: without a check, which takes longer to compile
-    than all the rest.
+    """Return rows of an array at valid places, without a bounds check, which takes longer to
+    compile than all the rest.
     """
     return values.at[places].get(mode="promise_in_bounds", wrap_negative_indices=False)
 
 
 def eliminated(a: Any, b: Any) -> Any:
-    """Return bᵀ a⁻¹ b of the leading part of each size 1 … width, `[*batch width]`.
+    """Return bᵀ a⁻¹ b for the leading parts of sizes 1 … width, `[*batch width]`.
 
-    Elimination written out: for small matrices LAPACK calls cost more than the arithmetic.
+    Unrolled elimination: for small matrices, LAPACK calls cost more than the arithmetic.
     """
     xp, width = namespace_of((a, b)), b.shape[-1]
     if width > WRITTEN_OUT:
@@ -284,8 +284,8 @@ def eliminated(a: Any, b: Any) -> Any:
 
 
 def best_pairs(problem: Problem) -> Int[np.ndarray, "target group"]:
-    """Return, for every target, the levels of the two groups that explain most of it together, on
-    the host: a start where groups tell little one by one.
+    """Return, for every target, the levels of the two groups that together explain most of it, on
+    the host: a start for groups that explain little individually.
     """
     width = problem.present.shape[1]
     eye = ridge_of(problem.gram.dtype) * np.eye(2 * width)
@@ -315,9 +315,9 @@ def best_pairs(problem: Problem) -> Int[np.ndarray, "target group"]:
 def best_pair_of_lines(
     gram: Float[Any, "group group"], cross: Float[Any, " group"], allowed: Bool[Any, " group"]
 ) -> Int[Any, " group"]:
-    """Return the levels of the two groups that explain most together as straight lines, of the
-    inner products of these: a start where groups tell little one by one, as two levels of a slow
-    variable do, of which the difference tells all.
+    """Return the levels of the two groups that together explain most as linear features, from the
+    inner products of these: a start for groups that explain little individually, such as two levels
+    of a slow variable of which only the difference matters.
     """
     xp = namespace_of((gram, cross))
     size = gram.diagonal()
@@ -338,8 +338,8 @@ def best_pair_of_lines(
 
 
 class _State(eqx.Module):
-    """The active groups, in slots, of which free ones have level OUT; how often each group, or its
-    bend, has gone since it counted for nothing; and whether the last of so many steps was a move.
+    """The active groups in slots, free ones having level OUT; how often each group, or its
+    nonlinear part, was dropped as negligible; and whether the last of `steps` steps was a move.
     """
 
     slot: Int[Array, "slot"]
@@ -353,12 +353,12 @@ class _Fit(eqx.Module):
     """The least squares fit of the columns in use.
 
     - `rss`: residual sum of squares.
-    - `rise`: of it, without the bend of a member and without the member.
-    - `left`, `rest`: what is left of the inner products of all columns with the target, and of
-        those within their group, given the columns in use.
-    - `root`, `back`: a factor of the block of the inverse of each member, and the inverse of the
-        factor of all; `columns`, `target`: what the latter makes of the columns of all groups, and
-        of the target.
+    - `rise`: rise of it without the nonlinear part of a member, and without the member.
+    - `left`, `rest`: inner products of all columns with the target, and within their group, after
+        projection on the orthogonal complement of the columns in use.
+    - `root`, `back`: the Cholesky factor of each member's block of the inverse, and the inverse of
+        the factor of all columns in use; `columns`, `target`: the columns of all groups, and the
+        target, multiplied by the latter.
     """
 
     rss: Float[Array, ""]
@@ -371,8 +371,8 @@ class _Fit(eqx.Module):
     target: Float[Array, "column"]
 
     def without(self, slot: Int[Array, ""]) -> tuple[Any, Any, Any]:
-        """Return the residual sum of squares without the member in a slot, `left` and `rest`: what
-        its columns explained is left of all others.
+        """Return the residual sum of squares, `left` and `rest` without the member in a slot: the
+        contribution of its columns is added back.
         """
         own = jax.lax.linalg.triangular_solve(
             _at(self.root, slot), _at(self.back, slot), left_side=True, lower=True
@@ -386,13 +386,13 @@ class _Fit(eqx.Module):
 
 
 class _Move(eqx.Module):
-    """The best move of those looked at last: those of the present model at first, then those that
-    fill the place of one member after the other.
+    """The best move examined so far: first from the present model, then into the place of each
+    member in turn.
 
-    - `trial`: the slot that is emptied, or −1; `next`: the one after it, −1 at first.
-    - `best`, `cost`: the number of the move, and what the model costs after it; `now`: before it.
+    - `trial`: the slot that is emptied, or −1; `next`: the following one, −1 at first.
+    - `best`, `cost`: the number of the move, and the cost of the model after it; `now`: before it.
     - `must`: members that have to stay.
-    - `gain`: what all that is not in use of a group explains beside the present model.
+    - `gain`: what the unused columns of a group explain in addition to the present model.
     """
 
     trial: Int[Array, ""]
@@ -405,7 +405,7 @@ class _Move(eqx.Module):
 
 
 def _columns_on(present, level):
-    """Return which columns of groups at these levels are in use, `[... width]`."""
+    """Return which columns of groups at given levels are in use, `[... width]`."""
     first = jnp.broadcast_to(jnp.arange(present.shape[-1]) == 0, present.shape)
     return present & ((level == CURVE)[..., None] | ((level == LINE)[..., None] & first))
 
@@ -422,20 +422,20 @@ def _fit(problem: Problem, cross, power, slot, levels) -> _Fit:
     inner = inner + jnp.diag(jnp.where(on, ridge, 1).astype(inner.dtype))
     c = jnp.where(on, _at(cross, slot).reshape(-1), 0)
     root = jnp.linalg.cholesky(inner, symmetrize_input=False)
-    # One product with the inverse of a small factor: to solve for every column takes thrice as
+    # One product with the inverse of a small factor; solving for every column takes three times as
     # long.
     eye = jnp.eye(size, dtype=c.dtype)
     back = jax.lax.linalg.triangular_solve(root, eye, left_side=True, lower=True)
     columns, target = back @ outer, back @ c
 
-    # Outside: what is left of every column.
+    # Outside the active set: the Schur complement of every column.
     each = np.arange(n_groups)
     own = gram[each, :, each, :] + ridge * np.eye(width, dtype=c.dtype)[None]
     each_group = columns.reshape(size, n_groups, width)
     rest = own - jnp.einsum("kfi,kfj->fij", each_group, each_group)
     left = cross - (target @ columns).reshape(n_groups, width)
-    # Inside: a block of the inverse tells what its columns explain given the others; the straight
-    # line last, so that what comes before it is the bend.
+    # Inside: a member's block of the inverse gives what its columns explain given the others; the
+    # linear column comes last, so that the part before it is nonlinear.
     back = back.T.reshape(most, width, size)[:, ::-1]
     block = jnp.linalg.cholesky(jnp.einsum("aik,ajk->aij", back, back), symmetrize_input=False)
     lost = (back @ target)[..., None]
@@ -445,8 +445,8 @@ def _fit(problem: Problem, cross, power, slot, levels) -> _Fit:
 
 
 def _gains(free, left, rest):
-    """Return what the straight line and all that is free of a group explain, `[2 group]`."""
-    # Unit vectors in place of the columns that do not count.
+    """Return what the linear column and all unused columns of a group explain, `[2 group]`."""
+    # Unit vectors in place of the columns in use.
     eye = jnp.eye(free.shape[-1], dtype=left.dtype)
     matrix = jnp.where(free[:, :, None] & free[:, None, :], rest, eye[None])
     explained = eliminated(matrix, jnp.where(free, left, 0))
@@ -483,7 +483,7 @@ def _search_target(problem: Problem, cross, power, allowed, required, start, mos
         return explained + columns_price(problem.n, columns.astype(dtype)) + chosen + paid
 
     def readers(reads, paired, held):
-        """Return how many of the groups that are held read each input."""
+        """Return how many of the held groups read each input."""
         both = (reads[:, :1] == groups[None]).astype(jnp.int32)
         both = both + (paired[:, None] & (reads[:, 1:] == groups[None])).astype(jnp.int32)
         return jnp.sum(jnp.where(held[:, None], both, 0), axis=0, dtype=jnp.int32)
@@ -500,7 +500,7 @@ def _search_target(problem: Problem, cross, power, allowed, required, start, mos
         own_price = _at(problem.price, state.slot)
         own = jnp.where(held, jnp.where(state.level == LINE, line, curve), 0)
 
-        # What counts for nothing goes, whatever it costs.
+        # Negligible groups are dropped, whatever the criterion.
         nothing = (fit.rise < FLOOR * power) & (_at(state.gone, state.slot) < RETURNS)[None]
         new, straight = allowed & (level == OUT), level == LINE
 
@@ -518,9 +518,9 @@ def _search_target(problem: Problem, cross, power, allowed, required, start, mos
             products = jnp.sum(members & pair, dtype=jnp.int32)
             paid = jnp.sum(jnp.where(members, own_price, 0))
             unread = (_at(uses, reads) == 0) & second
-            # A group more, as a line or with its curve; or the curve of a line that is there.
+            # Add a group, linear or curved; or the nonlinear part of a linear group in use.
             joins = new & (jnp.sum(members) < most)
-            # A product brings the lines of its inputs, unless these are there.
+            # A product adds the linear terms of its inputs unless these are in use.
             lined = jnp.any(here & members[:, None], axis=0)
             bent = curved & ~(paired & jnp.all(_at(lined, reads), axis=1))
             may = jnp.stack([joins, bent & (joins | (straight & whole))])
@@ -535,7 +535,7 @@ def _search_target(problem: Problem, cross, power, allowed, required, start, mos
                 (paid + jnp.where(new, problem.price, 0))[None],
             )
             add = jnp.where(may & (gain >= FLOOR * power), add, jnp.inf).ravel()
-            # A curve less, or a group less, and with it inputs that nothing else reads.
+            # Drop a nonlinear part, or a group together with the inputs that no other group reads.
             last = _at(uses, table[:, 4:6]) == 1
             last = last & jnp.stack([jnp.ones_like(pair), pair], axis=1)
             must = jnp.where(whole, jnp.any(last & (table[:, 8:] > 0), axis=1), seen.must)
@@ -565,7 +565,7 @@ def _search_target(problem: Problem, cross, power, allowed, required, start, mos
                 gain=jnp.where(whole, gain[1], seen.gain),
             )
 
-        # Exchanges come when nothing else pays.
+        # Exchanges are tried when no other move lowers the cost.
         first = jnp.full((), -1, jnp.int32)
         endless = jnp.full((), jnp.inf, dtype)
         seen = jax.lax.while_loop(
@@ -575,7 +575,7 @@ def _search_target(problem: Problem, cross, power, allowed, required, start, mos
         )
         moved = seen.cost < seen.now - PROGRESS
         adds, at, group = seen.best < 2 * n_groups, seen.best - 2 * n_groups, seen.best % n_groups
-        # The slot that a group has, or the first free one.
+        # The slot of a group, or the first free one.
         rank = jnp.where(held, jnp.where(state.slot == group, slots, 2 * most), most + slots)
         into = jnp.where(seen.trial < 0, jnp.min(rank) % most, seen.trial)
         place = jnp.where(adds, into, at % most).astype(jnp.int32)
@@ -596,7 +596,7 @@ def _search_target(problem: Problem, cross, power, allowed, required, start, mos
     start = jnp.where(allowed, start, OUT)
     unread = readers(reads, paired, start > OUT) == 0
     start = jnp.where(required & unread, LINE, start).astype(jnp.int32)
-    # The first groups that are in use, in slots.
+    # The first groups in use, assigned to slots.
     earlier = (groups[:, None] < groups[None]) & (start > OUT)[:, None]
     rank = jnp.sum(earlier, axis=0, dtype=jnp.int32)
     here = (start > OUT)[None] & (rank[None] == slots[:, None])
@@ -611,12 +611,12 @@ def _search_target(problem: Problem, cross, power, allowed, required, start, mos
     )
     zero = jnp.zeros((), dtype)
     nothing = Selection(start, zero, zero, jnp.zeros(n_groups, dtype), jnp.asarray(False))
-    # What was seen last is the result: no move is left from there.
+    # The last model examined is the result: no move from it is left.
     _, found = jax.lax.while_loop(
         lambda carry: carry[0].moved & (carry[0].steps < 16 * most), move, (state, nothing)
     )
     risk = jnp.maximum(found.risk, 0)
-    # By chance a group explains a share of its width.
+    # By chance a group explains risk · width / n.
     extra = jnp.clip(found.change - widths.astype(dtype) * risk / problem.n, 0, risk)
     change = jnp.where(
         found.level > OUT,
@@ -629,21 +629,21 @@ def _search_target(problem: Problem, cross, power, allowed, required, start, mos
 def search(
     problem: Problem, start: Int[Array, "target group"] | None = None, most: int = MOST
 ) -> Selection:
-    """Return the groups of each target that minimise the criterion locally, from a start or from
-    none.
+    """Return the groups of each target that locally minimise the criterion, from a start or from
+    the empty set.
 
-    A group is added, as a straight line or with its bend, dropped, straightened or exchanged for
-    another while the criterion falls: n log(risk + FLOOR), the price of the columns, and 2 log
-    (choices choose k) for the number k of groups (Chen and Chen, 2008).
+    A group is added, linear or curved, dropped, made linear, or exchanged for another as long as
+    the criterion falls: n log(risk + FLOOR), plus the price of the columns, plus 2 log
+    (choices choose k) for k groups (Chen and Chen, 2008).
 
     Pure: `jit` and `vmap` over problems agree with single calls. Targets are searched one after the
-    other, so that one that takes long holds up no other.
+    other, so that each takes only as many steps as it needs.
 
     **Arguments:**
 
-    - `problem`: leaves are arrays of JAX.
+    - `problem`: a problem with JAX arrays as leaves.
     - `start`: levels to start from, `[target group]`; by default no group.
-    - `most`: most groups that a target may hold, static: 12, more than data have told apart.
+    - `most`: most groups of a target, static; by default 12, more than data have distinguished.
 
     ```python
     import jax, jax.numpy as jnp, numpy as np
@@ -679,27 +679,27 @@ def _search_first(problem: Problem, start: Any, count: Any, most: int) -> Select
 
 @functools.cache
 def _program(quick: bool) -> Callable[..., Selection]:
-    """Return the compiled search, set up when it is first needed.
+    """Return the compiled search, set up on first use.
 
-    - `quick`: compiled without any optimisation, in a quarter of the time; as fast where there are
-        few columns, half as fast where there are many.
+    - `quick`: compile without any optimisation, in a quarter of the time. The program is as fast
+        for few columns and half as fast for many.
     """
     options = known_options(QUICK_OPTIONS if quick else COMPILER_OPTIONS)
     return jax.jit(_search_first, static_argnames="most", compiler_options=options)
 
 
-# Candidates and targets reach the compiler in few sizes: targets a few at a time, and groups that
-# do not exist fill the room up to the next size.
+# Candidates and targets are padded to a few sizes, to limit compilation: targets are searched a few
+# at a time, and nonexistent groups fill the room up to the next size.
 SMALLEST, TARGETS = 32, 8
-# Columns up to which a search is so short that its program is compiled at once rather than well.
-# Size alone decides, so that a problem has the same result to the last bit wherever it is solved.
+# Number of columns up to which a search is so short that a fast compilation is better than a fast
+# program. Only the size decides, so that results are the same to the last bit everywhere.
 QUICK = 128
-# Numbers that are copied every time sooner than handed over once.
+# Array size up to which copying at every call is faster than one transfer to the device.
 COPIED = 200_000
 
 
 def padded(spare: int, values: Any, *axes: int) -> np.ndarray:
-    """Return values with so many zeros after them along some axes."""
+    """Return values padded by `spare` zeros at the end of some axes."""
     values = np.asarray(values)
     if not spare:
         return values
@@ -709,13 +709,13 @@ def padded(spare: int, values: Any, *axes: int) -> np.ndarray:
     return out
 
 
-# Bytes to which XLA wants numbers aligned that it reads where they are; others are copied, which
-# takes as long as several moves.
+# Alignment in bytes of arrays that XLA reads in place; others are copied, which takes as long as
+# several moves.
 ALIGNED = 64
 
 
 def _in_place(spare: int, gram: Any) -> np.ndarray:
-    """Return inner products of groups with room for so many more, where XLA need not copy them."""
+    """Return inner products with room for `spare` more groups, aligned to avoid copies by XLA."""
     n_groups, width = gram.shape[:2]
     shape = (n_groups + spare, width) * 2
     size = math.prod(shape) * np.dtype(float).itemsize
@@ -733,10 +733,10 @@ def search_known(
     *,
     least: int = SMALLEST,
 ) -> Selection:
-    """Return the result of [`search`][ndde_jax.regression.search] for a problem that is known, in
-    double precision: all leaves are NumPy arrays, and so are those of the result.
+    """Return the result of [`search`][ndde_jax.regression.search] for a concrete problem, in double
+    precision; all leaves of the problem and of the result are NumPy arrays.
 
-    - `least`: groups to make room for, so that problems of similar sizes share a program.
+    - `least`: least room for groups, so that problems of similar sizes share a program.
     """
     n_targets, n_groups = problem.allowed.shape
     room = SMALLEST
@@ -765,7 +765,7 @@ def search_known(
     with jax.enable_x64(True):
         if n_targets > 1 and shared.gram.size > COPIED:
             shared = shared._replace(gram=jax.device_put(shared.gram))
-        # With room for a few groups as long as these suffice.
+        # Room for a few groups, as long as that suffices.
         costly = room > MANY and shared.present.shape[1] > 1
         for own_most in sorted({most, min(most, FIRST_ROOM)} if costly else {most}):
             few = (found.level[left] > OUT).sum(1) < own_most
@@ -784,7 +784,7 @@ def search_from(
     least: int = SMALLEST,
 ) -> list[Selection]:
     """Return the results of [`search_known`][ndde_jax.regression.search_known] from several starts;
-    None starts from no group.
+    None starts from the empty set.
     """
     n_targets = len(problem.allowed)
     nothing = np.zeros(problem.allowed.shape, np.int32)
@@ -795,8 +795,8 @@ def search_from(
 
 
 def search_roomy(problem: Problem, start: Int[np.ndarray, " group"], most: int) -> Selection:
-    """Return the result of [`search_known`][ndde_jax.regression.search_known] for the one target of
-    a problem, continued with twice the room for groups where all places were taken.
+    """Return the result of [`search_known`][ndde_jax.regression.search_known] for one target,
+    continued with twice the room for groups as long as all places are taken.
     """
     while True:
         found = search_known(problem, start[None], most).of_targets(0)
@@ -806,7 +806,7 @@ def search_roomy(problem: Problem, start: Int[np.ndarray, " group"], most: int) 
 
 
 def _search_rows(problem: Problem, found: Selection, rows: Int[np.ndarray, " row"], most: int):
-    """Search some targets from the levels found so far, and put what is found in their place."""
+    """Search some targets from the levels found so far, and update `found` in place."""
     program = _program(problem.present.size <= QUICK)
     parts = (problem.cross, problem.power, problem.allowed, problem.required, found.level)
     cross, power, allowed, required, start = (

@@ -1,8 +1,8 @@
-"""The terms of a rate: its inputs, straight or bent, and the products of two inputs.
+"""Terms of a rate: its inputs, linear or as splines, and products of two inputs.
 
-A search on the splines of all inputs comes first. What it leaves of the rate tells which products
-of two inputs are worth a look; each is one more group of the same search, which then goes on among
-the inputs that matter most, until no product helps.
+First, forward selection, backward elimination and exchange on the splines of all inputs. Products
+of two inputs are then ranked by the residual. The most promising ones join the search as further
+groups, among the most important inputs, until no product lowers the criterion.
 """
 
 import functools
@@ -39,20 +39,20 @@ from ._search import (
     search_roomy,
 )
 
-# Inputs and products that a search with products is among: a size that the compiler knows.
+# Numbers of inputs and products in a search with products: a size that is compiled already.
 AMONG, PRODUCTS = 17, 15
-# Searches with products, each among those that the one before suggests.
+# Most searches with products, each among those suggested by the previous one.
 ROUNDS = 4
-# Inputs beyond which given ones are all straight or all bent, without products.
+# Number of required inputs beyond which all are linear or all are splines, without products.
 MANY = 24
 
 
 class Terms(NamedTuple):
     """The terms of one rate: the level of each input, and the products in use.
 
-    - `level`: of each input, OUT, LINE (as it is) or CURVE (by its spline), `[input]`.
-    - `pairs`: inputs whose products count, `[product 2]`, the smaller number first.
-    - `used`: which of these pairs count, `[product]`: shapes are static under `jit`.
+    - `level`: level of each input, OUT, LINE (linear) or CURVE (as a spline), `[input]`.
+    - `pairs`: the two inputs of each product, `[product 2]`, the smaller number first.
+    - `used`: which of these products are in use, `[product]`, as shapes are static under `jit`.
     """
 
     level: Int[Any, "input"]
@@ -64,12 +64,12 @@ class Terms(NamedTuple):
         return (self.level > OUT) | _in_pairs(self.pairs, self.used, self.level.shape[0])
 
     def linear(self) -> Any:
-        """Return whether the terms take every input as it is."""
+        """Return whether the terms are linear in every input."""
         xp = namespace_of(tuple(self))
         return xp.logical_not((self.level == CURVE).any() | self.used.any())
 
     def replaced(self, old: Any, new: Any) -> "Terms":
-        """Return the terms with one input in the place of another that they do not read."""
+        """Return the terms with the input `old` replaced by `new`, which they do not read."""
         xp = namespace_of((tuple(self), old, new))
         numbers = np.arange(self.level.shape[0])
         here = xp.where(numbers == old, OUT, self.level)
@@ -79,13 +79,13 @@ class Terms(NamedTuple):
 
     @classmethod
     def none(cls, n_inputs: int, xp: Any) -> "Terms":
-        """Return no terms, with room for products, as arrays of NumPy or of JAX."""
+        """Return empty terms with room for products, as NumPy or JAX arrays."""
         room = min(PRODUCTS, n_inputs * (n_inputs - 1) // 2)
         pairs = xp.zeros((room, 2), xp.asarray(0).dtype)
         return cls(xp.zeros(n_inputs, np.int32), pairs, xp.zeros(room, bool))
 
     def among(self, n_inputs: int) -> "Terms":
-        """Return the terms as those of more inputs, the first of which are theirs; on the host."""
+        """Return the terms for a larger set of inputs, which begins with theirs; on the host."""
         level, pairs, used = Terms.none(n_inputs, np)
         kept = self.pairs[self.used][: len(pairs)]
         level[: len(self.level)], pairs[: len(kept)], used[: len(kept)] = self.level, kept, True
@@ -117,13 +117,13 @@ class Without(NamedTuple):
 class Fit(NamedTuple):
     """A least squares fit of one rate on terms.
 
-    - `columns`: weighted, `[window column]`; `on`: which of them are in use.
-    - `place`: the feature of a [`Design`][ndde_jax.regression.Design] that each is, numbered
-        through all inputs; −1 for products.
+    - `columns`: weighted columns, `[window column]`; `on`: which of them are in use.
+    - `place`: the index of each column among the features of a
+        [`Design`][ndde_jax.regression.Design], flattened over inputs; −1 for products.
     - `reads`: the inputs of each column, `[column input]`.
-    - `coefficients`, `inverse`: of the columns, and the inverse of their inner products.
+    - `coefficients`: those of the columns; `inverse`: the inverse of their inner products.
     - `residual`: standardised and weighted, `[window]`; `risk`: its sum of squares.
-    - `n`: number of windows; `charged`: of columns that the criterion charges.
+    - `n`: number of windows; `charged`: number of columns charged by the criterion.
     """
 
     terms: Terms
@@ -142,8 +142,8 @@ class Fit(NamedTuple):
         """Return n log(risk + 10⁻⁴) with the prices of the columns and of the choices of inputs
         and of products.
 
-        - `candidates`: inputs that there were to choose from; all of the design by default, 0 for a
-            choice that was free.
+        - `candidates`: number of inputs among which the choice was made; by default all of the
+            design, 0 if the choice costs nothing.
         """
         candidates = len(self.terms.level) if candidates is None else candidates
         number, products, dtype = self.terms.reads().sum(), self.terms.used.sum(), self.risk.dtype
@@ -155,7 +155,7 @@ class Fit(NamedTuple):
         return self.n * xp.log(self.risk + FLOOR) + price
 
     def left_of(self, values: Any) -> Any:
-        """Return what the columns do not explain of other values, `[window value]`."""
+        """Return the residuals of other values on the columns, `[window value]`."""
         return values - self.columns @ (self.inverse @ (self.columns.T @ values))
 
     def rise_without(self, inputs: Bool[Any, "input"]) -> Any:
@@ -164,7 +164,7 @@ class Fit(NamedTuple):
         return xp.maximum(c @ multiplier, 0)
 
     def without(self, inputs: Bool[Any, "input"]) -> "Without":
-        """Return what becomes of the fit without all columns that read one of some inputs."""
+        """Return the fit without all columns that read one of some inputs."""
         xp, (c, multiplier) = namespace_of((self.columns, inputs)), self._held(inputs)
         rise = xp.maximum(c @ multiplier, 0)
         residual = self.residual + self.columns @ (self.inverse @ multiplier)
@@ -182,8 +182,8 @@ class Fit(NamedTuple):
         return (self.risk + rise) / (1 - xp.minimum(share, 0.9)) ** 2
 
     def _held(self, inputs: Any) -> tuple[Any, Any]:
-        """Return the coefficients of the columns that read one of some inputs, and Lagrange's
-        multipliers of holding them at 0; 0 for all others.
+        """Return the coefficients of the columns that read one of some inputs, and the Lagrange
+        multipliers of the constraint that they are 0; 0 for all other columns.
         """
         xp = namespace_of((self.columns, inputs))
         gone = self.on & (self.reads & inputs[None]).any(1)
@@ -240,7 +240,7 @@ def fit_terms(design: Design, y: Any, terms: Terms) -> Fit:
     ridge = xp.where(on, ridge_of(gram.dtype), 1).astype(gram.dtype) + error
     inverse = xp.linalg.inv(gram + np.eye(len(gram), dtype=gram.dtype) * ridge[None])
     c = inverse @ (columns.T @ y)
-    # Twice, which removes what ridge and rounding did.
+    # Iterative refinement, twice, which removes the effects of ridge and rounding.
     for _ in range(2):
         c = c + inverse @ (columns.T @ (y - columns @ c) - error * c)
     c = xp.where(on, c, 0)
@@ -252,16 +252,13 @@ def fit_terms(design: Design, y: Any, terms: Terms) -> Fit:
 
 
 def best_fit(design: Design, y: Any, inputs: Any) -> Fit:
-    """Return the least squares fit of a rate on the terms that are best with some inputs, all of
-    which they read.
-    """
+    """Return the least squares fit of a rate on the best terms that read all of some inputs."""
     return fit_terms(design, y, find_terms(design, y, inputs, inputs))
 
 
 def _charged(design: Design, terms: Terms) -> Any:
-    """Return the number of columns that terms are charged for: one for an input of a linear model;
-    where anything is bent or multiplied, as many as the spline of each input has, and one for each
-    product.
+    """Return the number of columns charged for terms: one per input for a linear model; otherwise
+    the columns of its spline for each input, and one for each product.
     """
     xp = namespace_of((design, terms))
     each = xp.where(terms.linear(), 1, design.present.sum(1))
@@ -269,9 +266,9 @@ def _charged(design: Design, terms: Terms) -> Any:
 
 
 def outside_gains(design: Design, fit: Fit) -> Any:
-    """Return the part of a fit's residual that every input explains, all coefficients adapting,
-    `[input]`: as a straight line beside a linear model, by its spline elsewhere. What chance
-    explains is in it: weak inputs are ranked by it, and all below chance would be equal.
+    """Return the part of a fit's residual that each input explains with all coefficients refitted,
+    `[input]`: linearly for a linear model, otherwise by its spline. The part explained by chance is
+    included, because weak inputs are ranked by it and all below chance would be equal.
     """
     xp = namespace_of((design, fit.columns))
     n_inputs, width = design.n_inputs, design.width
@@ -298,7 +295,7 @@ class _Products(NamedTuple):
     """The products that a search chooses among.
 
     - `pairs`: the two inputs of each, `[product 2]`; `there`: which exist.
-    - `score`: by how much the best of them may lower the criterion.
+    - `score`: the largest fall of the criterion that one of them may give.
     """
 
     pairs: Any
@@ -309,12 +306,12 @@ class _Products(NamedTuple):
 class _Rate(NamedTuple):
     """A standardised rate with the inputs and features that may describe it.
 
-    - `y`: `[window]`, and `cross`, its inner products with all features, `[input width]`.
-    - `allowed`, `required`: inputs that it may follow and must follow, `[input]`.
+    - `y`: the rate, `[window]`; `cross`: its inner products with all features, `[input width]`.
+    - `allowed`, `required`: inputs that it may and must depend on, `[input]`.
     - `n`: number of windows.
-    - `bent`: whether inputs may be bent and multiplied.
-    - `choices`: number of inputs that a choice is made among.
-    - `relaxed`: whether inputs are only collected to start from.
+    - `bent`: whether splines and products of inputs are allowed.
+    - `choices`: number of inputs among which a choice is made.
+    - `relaxed`: whether the search only collects inputs to start another search from.
     """
 
     y: Any
@@ -328,9 +325,7 @@ class _Rate(NamedTuple):
 
 
 def _searched(problem: Problem, start: Any, most: int) -> Selection:
-    """Return the selection found from a start; on the host with more room where all places were
-    taken.
-    """
+    """Return the selection found from a start; on the host with more room as needed."""
     if namespace_of((problem, start)) is np:
         return search_roomy(problem, start, most)
     return search(jax.tree.map(jnp.asarray, problem), jnp.asarray(start)[None], most).of_targets(0)
@@ -350,7 +345,7 @@ def _problem(design: Design, rate: _Rate, slots: Any, products: _Products, place
     spare, full = (0, design.width - 3), (0, 0)
     multiplied = design.products(pairs)[0]
     crossed = inner_products(design.features[:, slots], multiplied)
-    # A product comes with the straight lines of its inputs, so that one move brings all of it.
+    # A product is grouped with the linear features of its inputs, so that one move adds all three.
     lines = design.inner_products_with_lines(pairs)
     between = lines[pairs, 0]
     along = crossed[place, 0].transpose(2, 0, 1)  # products with lines, `[product product 2]`
@@ -384,20 +379,20 @@ def _problem(design: Design, rate: _Rate, slots: Any, products: _Products, place
 def _with_products(
     design: Design, rate: _Rate, terms: Terms, worth: Any, products: _Products, most: int
 ) -> tuple[Terms, Any]:
-    """Return the terms, and their cost, of a search from those there are, among products and the
-    inputs that are worth most.
+    """Return the terms and their cost from a search that starts from given terms, among products
+    and the inputs that are worth most.
     """
     xp = namespace_of((design, rate, terms, products))
     n_inputs, pairs = design.n_inputs, products.pairs
     read = _in_pairs(pairs, products.there, n_inputs)
     rank = xp.where(read, xp.maximum(worth, 1e30), worth)
-    # Without a program for every number; under `jit` there is one for every shape anyway.
+    # A fixed size needs no program for every number; under `jit` every shape has its own anyway.
     among = n_inputs
     if xp is np:
         among = min(max(AMONG, int((worth == np.inf).sum())), n_inputs)
     slots = xp.sort(xp.argsort(-rank, stable=True)[:among])
     place = xp.minimum(xp.searchsorted(slots, pairs), among - 1)
-    # Where the inputs of a product had no room it is of no use.
+    # A product is unusable if there was no room for its inputs.
     products = products._replace(there=products.there & (slots[place] == pairs).all(1))
     same = (pairs[:, None] == terms.pairs[None]).all(2) & terms.used[None]
     start = xp.concatenate([terms.level[slots], xp.where(same.any(1), CURVE, OUT)])
@@ -411,7 +406,7 @@ def _with_products(
 
 
 def _gains_of_products(design: Design, fit: Fit) -> Any:
-    """Return the part of a fit's residual that the product of every two inputs explains,
+    """Return the part of a fit's residual that each product of two inputs explains,
     `[input input]`.
     """
     xp = namespace_of((design, fit.residual))
@@ -422,7 +417,7 @@ def _gains_of_products(design: Design, fit: Fit) -> Any:
 
 @functools.cache
 def _pairs(n_inputs: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return the two inputs of every pair, the smaller number first."""
+    """Return the two inputs of all pairs, the smaller number first."""
     return np.triu_indices(n_inputs, 1)
 
 
@@ -452,14 +447,14 @@ def _promising(design: Design, fit: Fit, rate: _Rate) -> _Products:
 
 
 def _candidates(terms: Terms, more: _Products, others: _Products) -> _Products:
-    """Return the products in use, and in turn those that are promising beside the terms and beside
-    the terms without products.
+    """Return the products in use and, alternately, those that are promising in addition to the
+    terms and in addition to the terms without products.
     """
     xp = namespace_of((tuple(terms), tuple(more)))
     turns = np.argsort(np.tile(np.arange(len(more.pairs)), 2), kind="stable")
     pairs = xp.concatenate([terms.pairs, xp.concatenate([more.pairs, others.pairs])[turns]])
     there = xp.concatenate([terms.used, xp.concatenate([more.there, others.there])[turns]])
-    # Each pair once.
+    # Remove duplicate pairs.
     same = (pairs[:, None] == pairs[None]).all(2) & there[None]
     earlier = np.tril(np.ones((len(pairs),) * 2, bool), -1)
     there = there & ~(same & earlier).any(1)
@@ -474,7 +469,7 @@ def _straight_or_bent(design: Design, y: Any, mask: Any) -> Terms:
 
 
 def _most(required: Any) -> int:
-    """Return the number of terms that there is room for at first, one of few sizes."""
+    """Return the initial room for terms, one of few sizes."""
     count = int(required.sum())
     return MOST if count <= MOST - 4 else 2 * (MANY if count > MOST else MOST)
 
@@ -502,15 +497,15 @@ def _problem_of_sums(
 
 
 def _of_lines(problem: Problem) -> Problem:
-    """Return the problem of the straight lines alone."""
+    """Return the problem of the linear features alone."""
     present = problem.present[:, :1]
     gram, cross = problem.gram[:, :1, :, :1], problem.cross[:, :, :1]
     return problem._replace(gram=gram, cross=cross, present=present, charge=present.sum(1))
 
 
 def _discount(n: Any) -> Any:
-    """Return the discount on the price of a column where inputs are only collected to start from:
-    it then costs one nat of twice the likelihood, less than chance gains.
+    """Return the discount on the price of a column when inputs are only collected to start from:
+    it then costs one unit of twice the log likelihood, less than the gain by chance.
     """
     return namespace_of(n).log(namespace_of(n).maximum(n, 2)) - 1
 
@@ -518,9 +513,10 @@ def _discount(n: Any) -> Any:
 def _sums(splines: Problem, most: int) -> tuple[Selection, Selection]:
     """Return the best linear model of every target and the best sum of splines, on the host.
 
-    Levels of a slow variable tell nothing one by one, and their differences everything. So a linear
-    model is searched from nothing, from the best two inputs and down from more inputs than it
-    needs; and splines from nothing and from the linear model.
+    Levels of a slow variable may explain nothing individually and their differences everything. So
+    a linear model is searched from the empty set, from the best two inputs, and by backward
+    elimination from more inputs than it needs; splines are searched from the empty set and from the
+    linear model.
     """
     lines = _of_lines(splines)
     relaxed = lines._replace(choices=1.0, price=-lines.charge * _discount(lines.n))
@@ -541,12 +537,12 @@ def _sums(splines: Problem, most: int) -> tuple[Selection, Selection]:
 
 
 def find_sums(design: Design, outputs: Any, allowed: Any, required: Any) -> list[Terms]:
-    """Return the best sums of splines of several rates, `[window target]`, each with inputs of its
-    own, `[target input]`; on the host.
+    """Return the best sums of splines for several rates, `[window target]`, each with its own
+    inputs, `[target input]`; on the host.
 
-    For designs with many knots. The search begins from nothing and from the best pair of inputs:
-    without noise a few states just before the present tell the rate of a path, as differences, and
-    no single move leads from these to the two that make it.
+    For designs with many knots. The search starts from the empty set and from the best pair of
+    inputs: without noise, differences of a few states just before the present reproduce the rate of
+    a path, and no single move leads from these states to the two inputs that determine it.
     """
     problem = _problem_of_sums(design, outputs, allowed, required, design.n_inputs)
     most = _most(required.sum(1).max(initial=0)[None])
@@ -564,14 +560,15 @@ def find_all_terms(
     now: list[Terms] | None = None,
     choices: int | None = None,
 ) -> list[Terms]:
-    """Return [`find_terms`][ndde_jax.regression.find_terms] of several rates, `[window target]`,
-    each with inputs of its own, `[target input]`; on the host.
+    """Return [`find_terms`][ndde_jax.regression.find_terms] for several rates, `[window target]`,
+    each with its own inputs, `[target input]`; on the host.
 
-    Many lags of all sources follow a smooth path closely as sums, from where no single move leads
-    to the products of a few present states that drive it. So these are looked for by themselves.
+    On a smooth path, a sum over many lags of all sources fits closely, and no single move leads
+    from it to the products of a few present states that drive the path. So these products are
+    searched separately.
 
-    - `now`: the same of the inputs at the first lag alone, where these are known.
-    - `choices`: number of inputs that a choice is made among, by default those of the design.
+    - `now`: the terms found among the inputs at the first lag alone, if known.
+    - `choices`: number of inputs among which a choice is made, by default those of the design.
     """
     choices = design.n_inputs if choices is None else choices
     most = _most(required.sum(1).max(initial=0)[None])
@@ -593,21 +590,21 @@ def find_all_terms(
 
 
 def find_terms(design: Design, y: Any, allowed: Any, required: Any, step: int = 0) -> Terms:
-    """Return the terms that minimise the extended Bayesian information criterion of a rate: of a
+    """Return the terms that minimise the extended Bayesian information criterion for a rate: of a
     linear model, or of splines and products.
 
-    A linear model is charged a column for each input, any other the columns of a spline for each,
-    used or not, and one for each product. Neighbouring lags are nearly copies of one another, and
-    what a state at half a sample is not exactly known by would be made up for by straight lines at
-    the price of a column each.
+    A linear model is charged one column per input; any other model is charged all columns of its
+    spline for each input, used or not, and one per product. Otherwise neighbouring lags, which are
+    nearly collinear, could compensate as linear terms for inexact states at half samples, at the
+    price of one column each.
 
     Works under `jit` and `vmap`, where a rate has at most 12 terms. On the host there is no limit,
-    but more than 24 required inputs are all straight or all bent, without products.
+    but more than 24 required inputs are all linear or all splines, without products.
 
-    - `y`: a rate as [`Design.standardised`][ndde_jax.regression.Design.standardised] makes it.
-    - `allowed`, `required`: inputs that it may follow and must follow, `[input]`.
-    - `step`: the number of sources where inputs are (lag, source), static, so that so many are at
-        the first lag; 0, the default, where inputs are no lags.
+    - `y`: a rate from [`Design.standardised`][ndde_jax.regression.Design.standardised].
+    - `allowed`, `required`: inputs that it may and must depend on, `[input]`.
+    - `step`: number of sources if inputs are numbered (lag, source), static, which is the number of
+        inputs at the first lag; 0, the default, if inputs are not lags.
 
     ```python
     import numpy as np
@@ -631,7 +628,7 @@ def find_terms(design: Design, y: Any, allowed: Any, required: Any, step: int = 
 
 
 def _find_among(design: Design, y: Any, allowed: Any, required: Any) -> Terms:
-    """Return the terms of a search among the inputs that are allowed, the others left aside."""
+    """Return the terms of a search among the allowed inputs only."""
     own, n_inputs = np.flatnonzero(allowed), design.n_inputs
     if not len(own):
         return Terms.lines(allowed)
@@ -643,8 +640,8 @@ def _find_among(design: Design, y: Any, allowed: Any, required: Any) -> Terms:
 
 
 def _multiplied(terms: Terms) -> Terms:
-    """Return all inputs bent, with all products of two where there is room for these; products that
-    explain much together may explain nothing one by one.
+    """Return all inputs as splines, with all products of two if there is room; products that
+    explain much together may explain nothing individually.
     """
     xp, width = namespace_of(tuple(terms)), terms.used.shape[0]
     count = max(k for k in range(1, 7) if k * (k - 1) // 2 <= width)
@@ -666,13 +663,13 @@ def _find_known(
     design: Design, rate: _Rate, linear: Selection, bent: Selection, now: Terms | None
 ) -> Terms:
     """Return the best terms from given starts, on the host: the best linear model, the best sum of
-    splines, and the best terms of the inputs at the first lag, if there are others.
+    splines, and the best terms of the inputs at the first lag, if available.
     """
     y, allowed, required = rate.y, rate.allowed, rate.required
     if required.sum() > MANY:
         return _straight_or_bent(design, y, required)
     most = _most(required)
-    # Weak straight lines may be many, and each is cheap.
+    # There may be many weak linear terms, each of them cheap.
     if most < len(allowed) and (linear.level > OUT).sum() >= most:
         splines = _problem_of_sums(design, y[:, None], allowed[None], required[None], rate.choices)
         linear = search_roomy(_of_lines(splines), linear.level, 2 * most)
@@ -681,8 +678,7 @@ def _find_known(
     if now is not None:
         best.append((now, fit_terms(design, y, now).criterion(rate.choices)))
     if len(nothing.pairs) and design.width == WIDTH:
-        # Products that stand for themselves are overlooked by what has taken their inputs for sums,
-        # and the other way round.
+        # A search from sums may miss products whose inputs it already uses, and vice versa.
         multiplied = _with_rounds(design, rate, *best[1], most)
         starts = [_multiplied(one) for one, _ in (*best[:2], multiplied)]
         starts.extend(one for one, _ in best[2:])
@@ -707,8 +703,8 @@ def _find_known(
 
 
 def _worth_together(n: Any, alone: Any, whole: Any, pairs: Any) -> Any:
-    """Return whether all products of some terms explain as much as two of them cost, or as one does
-    where there is one: a single product is found by itself.
+    """Return whether all products of some terms explain as much as two of them cost, or one if
+    there is one: a single product is found individually.
 
     - `alone`, `whole`: the risk of the terms without their products and with them.
     - `pairs`: how many products there are.
@@ -720,7 +716,7 @@ def _worth_together(n: Any, alone: Any, whole: Any, pairs: Any) -> Any:
 
 
 def _worth(design: Design, rate: _Rate, fit: Fit) -> Any:
-    """Return by how much every input helps beside a fit, on the host; infinitely if it is read."""
+    """Return the gain from each input in addition to a fit, on the host; infinite if it is read."""
     gain = np.where(rate.allowed, outside_gains(design, fit), -1)
     return np.where(fit.terms.reads() | rate.required, np.inf, gain)
 
@@ -728,9 +724,7 @@ def _worth(design: Design, rate: _Rate, fit: Fit) -> Any:
 def _with_rounds(
     design: Design, rate: _Rate, terms: Terms, cost: Any, most: int
 ) -> tuple[Terms, Any]:
-    """Return the terms, and their cost, at which repeated searches with products end, on the
-    host.
-    """
+    """Return the terms and their cost after repeated searches with products, on the host."""
     for _ in range(ROUNDS):
         fit = fit_terms(design, rate.y, terms)
         more = others = _promising(design, fit, rate)
@@ -751,10 +745,10 @@ def _with_rounds(
 def find_traced(
     design: Design, y: Any, allowed: Any, required: Any, step: int
 ) -> tuple[Terms, Terms]:
-    """Return [`find_terms`][ndde_jax.regression.find_terms] where JAX traces, and the best terms
-    that read inputs at the first lag alone; the same twice where there is one lag.
+    """Return [`find_terms`][ndde_jax.regression.find_terms] under tracing, and the best terms that
+    read inputs at the first lag alone; the same terms twice if there is one lag.
 
-    One loop serves both kinds of model, and its first turn has no products: the body of the loop is
+    One loop serves both kinds of model, the first iteration without products, so that its body is
     compiled once.
     """
     n_inputs = design.n_inputs
@@ -773,13 +767,13 @@ def find_traced(
         start = jax.tree.map(lambda a, b: jnp.where(multiplied, a, b), whole, start)
 
         def promising(terms, count):
-            """Return the products to search among, and whether that is worth it."""
+            """Return the products to search among, and whether the search is worthwhile."""
 
             def beside(used):
                 fit = fit_terms(design, y, terms._replace(used=used))
                 return _promising(design, fit, rate), fit.risk
 
-            # A loop, whose body is compiled once for both.
+            # A loop, so that its body is compiled once for both.
             both, (whole, alone) = jax.lax.map(beside, jnp.stack([terms.used, terms.used & False]))
             more, others = (jax.tree.map(lambda a, k=k: a[k], both) for k in (0, 1))
             together = _worth_together(rate.n, alone, whole, terms.used.sum())
@@ -807,10 +801,10 @@ def find_traced(
         )
         return terms.level, (terms, jnp.where(relaxed, jnp.inf, cost))
 
-    # A linear model from two inputs; inputs to begin with, down from them a linear model, from it
-    # sums of splines and then their products, and all products; then each from nothing, and splines
-    # with products at once; and where there are several lags, sums and their products of the first,
-    # these at once, and from them all others.
+    # A linear model from two inputs; collected inputs, from them by elimination a linear model,
+    # from it sums of splines, then their products, and all products; then each from the empty set,
+    # and splines with products at once; and with several lags, sums and their products at the
+    # first lag, these at once, and from them all others.
     yes, no = True, False
     kinds = [
         jnp.array([no, no, no, yes, yes, no, yes, yes, yes, yes, yes]),
@@ -834,13 +828,13 @@ class Described(NamedTuple):
     """The effect of every input in the terms of a rate.
 
     - `mask`: inputs that the terms read, `[input]`.
-    - `evidence`: by how much log(risk + 10⁻⁴) rises without one of them, or falls with the spline
-        of another, `[input]`.
-    - `rise`: of the risk without a source at all its lags, `[source]`.
-    - `slots`: the inputs that are worth most, those that are read first, `[slot]`.
-    - `risk`: share of the variance that is left.
-    - `fitted`: the rate that the terms predict, with its mean, `[window]`.
-    - `cost`: the criterion, for each window.
+    - `evidence`: rise of log(risk + 10⁻⁴) without one of them, or its fall with the spline of
+        another, `[input]`.
+    - `rise`: rise of the risk without a source at all its lags, `[source]`.
+    - `slots`: the inputs that are worth most, beginning with those in use, `[slot]`.
+    - `risk`: unexplained share of the variance.
+    - `fitted`: the rate predicted by the terms, including its mean, `[window]`.
+    - `cost`: the criterion per window.
     - `products`: number of products of inputs.
     """
 
@@ -855,7 +849,7 @@ class Described(NamedTuple):
 
 
 def each_left_out(n_inputs: int, dim: int) -> Bool[np.ndarray, "group input"]:
-    """Return every input, and after these every source at all its lags, as groups of inputs."""
+    """Return groups of inputs: each input, followed by each source at all its lags."""
     sources = np.arange(n_inputs)[None] % dim == np.arange(dim)[:, None]
     return np.concatenate([np.eye(n_inputs, dtype=bool), sources])
 
@@ -865,7 +859,7 @@ def describe(design: Design, output: Any, terms: Terms, dim: int, n_slots: int) 
 
     - `output`: the rate as it was measured, `[window]`.
     - `dim`: number of sources; inputs are numbered (lag, source).
-    - `n_slots`: how many inputs to name, static.
+    - `n_slots`: number of inputs to list, static.
     """
     fit = fit_terms(design, design.standardised(output)[0], terms)
     groups = each_left_out(design.n_inputs, dim)
@@ -881,13 +875,13 @@ def describe(design: Design, output: Any, terms: Terms, dim: int, n_slots: int) 
 def describe_fit(design: Design, output: Any, fit: Fit, rises: Any, n_slots: int) -> Described:
     """Return the effect of every input in a fit of a rate.
 
-    - `rises`: of the risk without each group of
+    - `rises`: rise of the risk without each group of
         [`each_left_out`][ndde_jax.regression._terms.each_left_out].
     """
     xp, (y, size) = namespace_of((design, output, fit)), design.standardised(output)
     terms, mask, n_inputs = fit.terms, fit.terms.reads(), design.n_inputs
     rise, rise_of_source = rises[:n_inputs], rises[n_inputs:]
-    # What an input explains by itself, or by its best product less what that would cost.
+    # What an input explains by itself, or by its best product minus the price of the product.
     gain, n = outside_gains(design, fit), xp.maximum(fit.n, 2)
     if xp is not np or not terms.linear():
         price = (2 * math.log(max(n_inputs, 2)) + xp.log(n)) * fit.risk / n
