@@ -1,10 +1,10 @@
 """Stepwise search for the inputs of a rate: add, drop and exchange while the criterion falls.
 
 A regression on features depends on a record only through inner products (sufficient statistics), so
-no move costs a pass over the windows. The active set is small. Forward selection: the gain from a
-candidate is from a Schur complement, given the active set. Backward elimination: the loss without a
-member is from its block of the inverse. The same block gives the gain from every candidate in place
-of that member, an exchange.
+no move costs a pass over the windows. The active set is small. In forward selection, the gain from
+a candidate is a Schur complement given the active set. In backward elimination, the loss without a
+member follows from its block of the inverse, which also gives the gain from every candidate in its
+place: an exchange.
 """
 
 import functools
@@ -51,8 +51,8 @@ def ridge_of(dtype: Any) -> float:
     return 1e-7 if np.dtype(dtype) == np.float64 else 1e-5
 
 
-# With these options the programs compile in a fraction of the time and are at most a twentieth
-# slower: XLA's older emitters, less optimisation, and two parallel modules instead of 32.
+# With these options the programs compile in a fraction of the time and run as fast to within a
+# twentieth: XLA's older emitters, less optimisation, and two parallel modules instead of 32.
 LEVEL = "xla_backend_optimization_level"
 MODULES = "xla_cpu_parallel_codegen_split_count"
 COMPILER_OPTIONS: dict[str, bool | int] = {
@@ -353,7 +353,7 @@ class _Fit(eqx.Module):
     """The least squares fit of the columns in use.
 
     - `rss`: residual sum of squares.
-    - `rise`: rise of it without the nonlinear part of a member, and without the member.
+    - `rise`: rise of `rss` without the nonlinear part of a member, and without the member.
     - `left`, `rest`: inner products of all columns with the target, and within their group, after
         projection on the orthogonal complement of the columns in use.
     - `root`, `back`: the Cholesky factor of each member's block of the inverse, and the inverse of
@@ -634,7 +634,7 @@ def search(
 
     A group is added, linear or curved, dropped, made linear, or exchanged for another as long as
     the criterion falls: n log(risk + FLOOR), plus the price of the columns, plus 2 log
-    (choices choose k) for k groups (Chen and Chen, 2008).
+    (choices choose k) for k inputs (Chen and Chen, 2008).
 
     Pure: `jit` and `vmap` over problems agree with single calls. Targets are searched one after the
     other, so that each takes only as many steps as it needs.

@@ -114,7 +114,7 @@ def choose_windows(
     beginning = samples if more is None else more.samples
     screened, choices = _chosen(samples, beginning, lags, scheme, prior)
     if more is not None:
-        if rings(np.asarray(screened.windows.ringing)):  # estimates could not be told apart
+        if rings(np.asarray(screened.windows.ringing)):  # estimates would be inseparable
             screened, choices = _chosen(samples, samples, lags, scheme, prior)
         else:
             choices = (*choices, more.said)
