@@ -18,30 +18,30 @@ MISSING = {"", "no data", "#n/a n/a"} | set(
 # A comma that separates decimals: 1,5 and 1.234,5.
 COMMA_NUMBER = re.compile(r"[+-]?(\d{1,3}(\.\d{3})+|\d*),\d+([eE][+-]?\d+)?")
 POINT_NUMBER = re.compile(r"[+-]?(\d+\.\d*|\.\d+)([eE][+-]?\d+)?")
-# Thousands that points or commas part: 1.234.567 and 1,234,567.5.
+# Thousands separated by points or commas: 1.234.567 and 1,234,567.5.
 POINTS = re.compile(r"[+-]?[1-9]\d{0,2}(\.\d{3})+")
 COMMAS = re.compile(r"[+-]?[1-9]\d{0,2}(,\d{3})+(\.\d*)?")
-# The characters themselves: Arrow's regular expressions, which pandas may use, know no \u.
+# Literal characters: Arrow's regular expressions, which pandas may use, do not support \u.
 _SPACES = re.compile("[+-]?\\d{1,3}(['’ \u00a0\u202f]\\d{3})+([.,]\\d*)?")
 _WITH_UNIT = r"^([+-]?[\d.,]*\d(?:[eE][+-]?\d+)?)\s*(?![eE][+-]?\d)([^\d\s.,:/*^+-]\S{0,9})$"
-# Letters of a name, beyond which it is cut, and names in an error message.
+# Maximum length of a name before it is cut, and number of names in an error message.
 LONGEST_NAME, NAMES = 120, 20
 _FLAGS = dict.fromkeys("true on yes open".split(), "1")
 _FLAGS |= dict.fromkeys("false off no closed".split(), "0")
-# What stands for a minus, a Fortran exponent: 1.0D+03, and a sign of money.
+# Other minus signs, a Fortran exponent (1.0D+03), and a currency sign.
 _MINUS, _EXPONENT = "[−–‐‑]", r"^([+-]?[\d.]+)[dD]([+-]?\d+)$"
 _MONEY = r"^([+-]?)[$€£¥]\s*"
-# A number with a sign of money, a share, or a unit behind a blank.
+# A number with a currency or percent sign, or with a unit after a space.
 _DECORATED = re.compile(
     r"(?=.*[$€£¥%\s])[+-]?[$€£¥]?(\d{1,3}([.,]\d{3})+|\d+)?([.,]?\d+)(\s?%|\s[^\W\d]{1,5})?"
 )
-# A number with a mark behind it, which no name looks like.
+# A number followed by a mark, which no name looks like.
 _MARKED = r"[<>~]?\s*[+-]?\d*[.,]\d+\s*[^\s\d.,]{0,3}"
 
 
 class Numbers(NamedTuple):
-    """A column as numbers, NaN where missing; `wrong` is the first row that holds no number, `said`
-    lists the assumptions made, `empty` says whether there is no number at all.
+    """A column as numbers, NaN where missing. `wrong` is the first row that does not hold a number,
+    `said` lists the assumptions made, and `empty` says whether there are no numbers at all.
     """
 
     values: np.ndarray
@@ -52,7 +52,7 @@ class Numbers(NamedTuple):
 
 def clean_name(name: Any) -> str:
     """Return a name as one short line, without control characters or marks that change the
-    direction of writing.
+    writing direction.
     """
     text = "".join(" " if unicodedata.category(c)[0] == "C" else c for c in str(name)[:1000])
     text = " ".join(text.split())
@@ -69,12 +69,12 @@ def to_float(cell: Any) -> float | None:
 
 
 def text_of(cell: Any) -> str:
-    """Return a cell as text without blanks around it, empty for None and NaN."""
+    """Return a cell as text without surrounding whitespace, empty for None and NaN."""
     return "" if cell is None or cell != cell else str(cell).strip()
 
 
 def is_missing(cell: Any) -> bool:
-    """Return whether a cell marks a missing value: empty, a word for it, or punctuation alone."""
+    """Return whether a cell marks a missing value: empty, a word for it, or only punctuation."""
     text = text_of(cell).lower()
     return text in MISSING or not any(letter.isalnum() for letter in text)
 
@@ -89,8 +89,8 @@ def is_value(cell: str, decimal: str | None = None) -> bool:
 
 
 def decimal_mark(cells: Sequence[str], separator: str) -> str:
-    """Return the decimal mark of a text, judged by its numbers: a comma if some comma can be
-    nothing else, or if semicolons separate cells and no point contradicts.
+    """Return the decimal mark of a text, judged by its numbers: a comma if some comma can only be a
+    decimal mark, or if semicolons separate the cells and no point contradicts this.
     """
     with_comma = [cell for cell in cells if COMMA_NUMBER.fullmatch(cell)]
     if not with_comma or any(
@@ -104,9 +104,11 @@ def decimal_mark(cells: Sequence[str], separator: str) -> str:
 
 
 def points_part_thousands(rows: Sequence[Sequence[str]]) -> bool:
-    """Return whether the points in the numbers of a table part thousands: each is followed by three
-    digits, and some number has two of them, or some column holds whole numbers below 1000 as well,
-    of which there must be two, as one can be a code for missing values.
+    """Return whether the points in the numbers of a table separate thousands.
+
+    Each point must be followed by three digits. In addition, some number has two points, or some
+    column also holds whole numbers below 1000, at least two of them, because a single one can be a
+    code for missing values.
     """
     parted, large, twice = set[int](), set[int](), False
     small: dict[int, set[str]] = {}
@@ -128,12 +130,12 @@ def points_part_thousands(rows: Sequence[Sequence[str]]) -> bool:
 
 
 def listed_names(names: Iterable[Any]) -> str:
-    """Return names for a sentence, of very many the first."""
+    """Return names for a sentence, only the first ones if there are very many."""
     return listed(names, NAMES)
 
 
 def comparable(cell: Any) -> float | str:
-    """Return what two cells have alike that mean the same: a number, or a text."""
+    """Return a number or a text that is equal for any two cells with the same meaning."""
     text = text_of(cell)
     number = to_float(text)
     return "" if text.lower() in MISSING else text if number is None else number
@@ -142,7 +144,7 @@ def comparable(cell: Any) -> float | str:
 def check_there(
     where: str, names: Iterable[str], there: Iterable, what: str = "column", remedy: str = ""
 ) -> None:
-    """Raise an error for a name that is not among those there are."""
+    """Raise an error for a name that does not exist."""
     for name in names:
         if name not in there:
             known = f"it has: {listed_names(there)}.{remedy}"
@@ -152,7 +154,7 @@ def check_there(
 def as_numbers(column: Any, *, decimal: str = ".", marks: Sequence[str] = ()) -> Numbers:
     """Return a column of a table as numbers, whatever type its cells have.
 
-    `marks` are texts that mean missing; one that ends in * stands for all that begin so.
+    `marks` are texts that mean missing. One that ends in * matches every text with that beginning.
     """
     import pandas as pd
 
@@ -170,7 +172,7 @@ def as_numbers(column: Any, *, decimal: str = ".", marks: Sequence[str] = ()) ->
     beginnings = tuple(mark[:-1] for mark in marks if mark.endswith("*"))
     gone = texts.map(is_missing) | texts.isin(marks) | texts.str.startswith(beginnings)
     odd = sorted({t for t in texts[gone].unique() if t.lower() not in MISSING and t not in marks})
-    said = [f"{odd[0]!r} is taken for missing" if len(odd) == 1 else "marks are taken for missing"]
+    said = [f"{odd[0]!r} is read as missing" if len(odd) == 1 else "marks are read as missing"]
     said = said if set(odd) - {"-", ".", "--", "---"} else []
     values = pd.to_numeric(texts.mask(gone, "nan"), errors="coerce")
     left = values.isna() & ~gone
@@ -186,27 +188,25 @@ def as_numbers(column: Any, *, decimal: str = ".", marks: Sequence[str] = ()) ->
 
 
 def _rewritten(texts: Any, decimal: str) -> tuple[Any, list[str]]:
-    """Return numbers in Python's notation, and the assumptions made about those written
-    otherwise.
-    """
+    """Return numbers in Python's notation, and the assumptions made about other notations."""
     said = []
     for written, plain in ((_MINUS, "-"), (_EXPONENT, r"\1e\2"), (_MONEY, r"\1")):
         texts = texts.str.replace(written, plain, regex=True)
     parts = texts.str.extract(_WITH_UNIT)
     units = parts[1].dropna().unique()
     if len(units) == 1 and parts[1].notna().all():
-        texts, said = parts[0], [f"the unit {units[0]!r} behind its numbers is left out"]
+        texts, said = parts[0], [f"the unit {units[0]!r} after its numbers is ignored"]
     elif texts.str.lower().isin(_FLAGS).all():
         return texts.str.lower().map(_FLAGS), []
     spaced = texts.str.fullmatch(_SPACES)
     texts = texts.mask(spaced, texts.str.replace(r"['’\s]", "", regex=True))
     if decimal == ",":
         commas = texts.str.fullmatch(COMMA_NUMBER) | texts.str.fullmatch(POINTS)
-        # A point that no comma follows parts thousands if all points of the column do so.
+        # A point without a following comma separates thousands if all points of the column do.
         bad = texts.str.contains(".", regex=False) & ~commas
         plain = texts.str.replace(".", "", regex=False).str.replace(",", ".", regex=False)
         return texts.mask(commas, plain).mask(bad, "?"), said
     thousands = texts.str.fullmatch(COMMAS)
     if thousands.any():
-        said.append("commas in its numbers part thousands; --decimal , says otherwise")
+        said.append("commas in its numbers separate thousands; if not, use --decimal ,")
     return texts.mask(thousands, texts.str.replace(",", "", regex=False)), said

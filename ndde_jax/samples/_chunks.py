@@ -1,4 +1,4 @@
-"""Records that are read chunk by chunk, because they do not fit into memory."""
+"""Records that are read in chunks because they do not fit into memory."""
 
 import dataclasses
 import os
@@ -13,10 +13,10 @@ from .._checks import check_names, check_whole, is_real, refusal
 from .._types import Checked
 from ._samples import Samples
 
-# Numbers in a chunk, by default.
+# Default size of a chunk, in numbers.
 NUMBERS = 2**20
-# Stretches of a record that are held in memory, and the longest lags that each has room for at
-# least: else there are fewer.
+# Maximum number of stretches held in memory, and minimum length of each, in longest lags: shorter
+# parts have fewer stretches.
 STRETCHES, ROOM = 8, 50
 EXPECTED = (
     "an array that is read by slices, such as np.load(path, mmap_mode='r') or one of Zarr or Dask; "
@@ -29,22 +29,24 @@ EXPECTED = (
 class Chunks:
     """A record read chunk by chunk, for [`discover`][ndde_jax.discover].
 
-    One recording of equally spaced samples, in order. A memory map of NumPy, a Zarr array and a
-    Dask array need not be wrapped; this names other sources, and how much is read at a time.
+    One recording of equally spaced samples, in order. NumPy memory maps, Zarr arrays and Dask
+    arrays need no wrapping. Use this class for other sources, or to set how much is read at a time.
 
-    - `source`: what is read by slices, `[time dim]`; the path of an `.npy` file, a `.zarr` array,
-        or a Parquet file or folder of such, read by row groups in the order of their names; a
-        pyarrow `Dataset`; or a function that returns an iterator of arrays `[time dim]`, of any
-        lengths. It is called several times, and has to return the same each time. A sample of NaN
-        keeps what comes before and after apart, as between two recordings.
-    - `columns`: of Parquet files: which to read; all by default, and all must hold numbers.
-    - `rows`: samples read at a time; by default about a million numbers. The chunks of a Dask
-        array are its own.
-    - `in_memory`: samples that are held at a time for what needs windows and not only their sums;
-        by default as many as have four million spline terms at all lags. A record that is no longer
-        is read whole, and discovered as an array would be.
+    - `source`: an array read by slices, `[time dim]`; the path of an `.npy` file, of a `.zarr`
+        array, or of a Parquet file or a folder of Parquet files, read by row groups in the order
+        of the file names; a pyarrow `Dataset`; or a function that returns an iterator of arrays
+        `[time dim]` of any lengths. The function is called several times and must return the same
+        data each time. A sample of NaN separates what comes before it from what comes after, as
+        between two recordings.
+    - `columns`: which columns of Parquet files to read; all by default. They must hold numbers.
+    - `rows`: number of samples read at a time; by default about a million numbers. A Dask array is
+        read in its own chunks.
+    - `in_memory`: number of samples held in memory for computations that need windows and not only
+        their sums; by default as many as give four million spline terms at all lags. A record that
+        is no longer than this is read whole and treated like an array.
 
-    **Raises:** `ValueError` for another source, and for numbers that are not whole or positive.
+    **Raises:** `ValueError` for an unsupported source, and for numbers that are not whole or not
+    positive.
 
     ```python
     import numpy as np
@@ -77,13 +79,13 @@ class Chunks:
             expected = "real numbers [time dim]"
             raise refusal("source", expected, f"shape {source.shape} of {source.dtype}")
         if _sliced(source) and np.isnan(source.shape[0]):
-            remedy = "call compute_chunk_sizes() of the Dask array first."
-            raise ValueError(f"source must know its length; {remedy}")
+            remedy = "call compute_chunk_sizes() on the Dask array first."
+            raise ValueError(f"source must have a known length; {remedy}")
         object.__setattr__(self, "source", source)
 
     @property
     def length(self) -> int:
-        """The number of samples; counted, where the source does not tell."""
+        """The number of samples, counted if the source does not state it."""
         if _sliced(self.source):
             return int(self.source.shape[0])
         if hasattr(self.source, "count_rows"):
@@ -94,7 +96,7 @@ class Chunks:
     def names(self) -> tuple[str, ...] | None:
         """The names of the variables; None where the source has none.
 
-        **Raises:** `ValueError` for columns that are not there, or hold no numbers.
+        **Raises:** `ValueError` for columns that do not exist or do not hold numbers.
         """
         if not hasattr(self.source, "to_batches"):
             return None
@@ -107,19 +109,19 @@ class Chunks:
                 raise refusal("columns", f"some of {', '.join(schema.names)}", name)
             kind = schema.field(name).type
             if not (is_floating(kind) or is_integer(kind)):
-                remedy = "name the others: columns=(...)."
-                raise ValueError(f"column {name!r} holds {kind}, no numbers; {remedy}")
+                remedy = "list the other columns: columns=(...)."
+                raise ValueError(f"column {name!r} holds {kind}, not numbers; {remedy}")
         return names
 
     @property
     def dask(self) -> Any:
-        """The Dask array `[time dim]` that is read; None of other sources."""
+        """The Dask array `[time dim]` that is read; None for other sources."""
         if type(self.source).__module__.partition(".")[0] != "dask":
             return None
         return self.source if self.source.ndim == 2 else self.source[:, None]
 
     def blocks(self) -> Iterator[Float[np.ndarray, "time dim"]]:
-        """Yield the samples in order, `[time dim]` at a time.
+        """Yield the samples in order, in blocks `[time dim]`.
 
         **Raises:** `ValueError` for blocks of different width, and for infinite values.
         """
@@ -127,12 +129,12 @@ class Chunks:
         for block in map(as_block, self._raw()):
             first = block.shape[1] if first is None else first
             if block.shape[1] != first:
-                said = f"the first has {first} columns, another {block.shape[1]}."
+                said = f"the first has {first} columns, a later one {block.shape[1]}."
                 raise ValueError(f"all chunks must have the same variables; {said}")
             yield block
 
     def stretches(self, starts: Iterable[int], length: int) -> list[np.ndarray]:
-        """Return the samples of stretches of one length, by their first samples, ascending."""
+        """Return stretches of equal length, given the positions of their first samples, ascending."""
         if _sliced(self.source):
             return [as_block(self.source[start : start + length]) for start in starts]
         found: dict[int, list[np.ndarray]] = {start: [] for start in starts}
@@ -145,7 +147,7 @@ class Chunks:
         return [np.concatenate(parts) for parts in found.values()]
 
     def _raw(self) -> Iterator[Any]:
-        """Yield what the source gives for every chunk."""
+        """Yield the chunks as the source gives them."""
         source, names = self.source, self.names or ()
         width = source.shape[-1] if _sliced(source) and source.ndim == 2 else len(names)
         rows = self.rows or max(NUMBERS // max(width, 1), 1)
@@ -154,7 +156,7 @@ class Chunks:
         elif callable(source):
             yield from source()
         else:
-            # What is read ahead is held in memory.
+            # Reading ahead would hold more in memory.
             options = dict(batch_readahead=1, fragment_readahead=1, use_threads=False)
             for batch in source.to_batches(columns=list(names), batch_size=rows, **options):
                 columns = [c.to_numpy(zero_copy_only=False) for c in batch.columns]
@@ -162,8 +164,8 @@ class Chunks:
 
 
 def as_chunks(x: Any) -> Chunks | None:
-    """Return what is read chunk by chunk: `Chunks`, a memory map, and arrays of Zarr and Dask; None
-    for anything else.
+    """Return `Chunks`, a memory map, or an array of Zarr or Dask as `Chunks`; None for anything
+    else.
     """
     if isinstance(x, Chunks):
         return x
@@ -174,7 +176,7 @@ def as_chunks(x: Any) -> Chunks | None:
 def as_block(block: Any) -> Float[np.ndarray, "time dim"]:
     """Return one chunk as an array `[time dim]`.
 
-    **Raises:** `ValueError` for anything but real numbers, and for infinite ones.
+    **Raises:** `ValueError` for anything but real numbers, and for infinite values.
     """
     block = np.asarray(block)
     block = block[:, None] if block.ndim == 1 else block
@@ -182,15 +184,15 @@ def as_block(block: Any) -> Float[np.ndarray, "time dim"]:
         got = f"shape {block.shape} of {block.dtype}"
         raise refusal("every chunk", "an array of real numbers [time dim]", got)
     if np.isinf(block).any():
-        raise ValueError("x must be finite or NaN, for missing values; it holds infinite values.")
+        raise ValueError("x must be finite, or NaN for missing values; it holds infinite values.")
     return block
 
 
 class Part(NamedTuple):
     """A part of a record that is held in memory.
 
-    - `values`: its stretches, evenly spread, the first and the last sample of the record among
-        them; `starts`: the position of their first samples.
+    - `values`: its stretches, spread evenly from the first to the last sample of the record.
+    - `starts`: the positions of their first samples.
     - `length`: number of samples of the whole record.
     """
 
@@ -204,21 +206,21 @@ class Part(NamedTuple):
         return sum(map(len, self.values)) == self.length
 
     def on_clock(self, samples: Samples) -> Samples:
-        """Return the samples of the stretches with their times in the record."""
+        """Return the samples of the stretches at their times in the record."""
         times = tuple(t + k * samples.dt for t, k in zip(samples.times, self.starts, strict=True))
         return dataclasses.replace(samples, times=times)
 
 
 def part_of(chunks: Chunks, most: int, reach: int) -> Part:
-    """Return a part of at most so many samples of a record, in as many stretches as have room for
-    the `reach` of many windows; all of the record where it is no longer.
+    """Return a part of at most `most` samples of a record, in stretches much longer than the
+    `reach` of a window; all of the record if it is no longer.
     """
     length = chunks.length
     if length <= most:
         blocks = [block.copy() for block in chunks.blocks()]
         if not blocks:
             raise ValueError(
-                "x is empty: it holds no sample. A function that gives blocks must begin anew at "
+                "x is empty: it holds no samples. A function that returns blocks must restart at "
                 "every call."
             )
         return Part([np.concatenate(blocks)], (0,), length)
@@ -229,12 +231,12 @@ def part_of(chunks: Chunks, most: int, reach: int) -> Part:
 
 
 def _sliced(source: Any) -> bool:
-    """Return whether a source is an array, or is read as one."""
+    """Return whether a source is an array or can be read like one."""
     return hasattr(source, "shape") and hasattr(source, "dtype") and hasattr(source, "__getitem__")
 
 
 def _opened(source: Any) -> Any:
-    """Return what a path leads to, unread; anything else as it is."""
+    """Return the contents at a path, not yet read; anything else unchanged."""
     if not isinstance(source, os.PathLike):
         return source
     path = Path(source)

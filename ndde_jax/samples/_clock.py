@@ -1,4 +1,4 @@
-"""Time stamps: the interval between them, and regular grids."""
+"""Sampling intervals of time stamps, and regular grids."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -6,13 +6,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 WORKING_DAY = "working day"
-# Stamps this close to whole multiples of one interval, as a share of it, are a grid.
+# Stamps form a grid if they lie this close to whole multiples of an interval, as a share of it.
 ON_GRID = 2e-3
-# From so many stamps on, rounded ones on one straight line are no accident.
+# Number of stamps from which on a straight line through rounded stamps is no accident.
 MANY = 20
-# Share of intervals that are the shortest one from which on the others are holes.
+# If at least this share of intervals equal the shortest one, the others are holes.
 MOSTLY = 0.7
-# What dates are rounded to, in seconds, and numbers.
+# Resolutions that dates (in seconds) and numbers are rounded to.
 DATES, DECIMALS = (60.0, 1.0, 1e-3, 1e-6), tuple(10.0**-k for k in range(13))
 LENGTHS = {"day": 86400.0, "hour": 3600.0, "minute": 60.0, "second": 1.0}
 
@@ -27,12 +27,12 @@ class Grid(NamedTuple):
 
     @property
     def complete(self) -> bool:
-        """A flag: every step of the grid has its stamp."""
+        """Whether every point of the grid has a stamp."""
         return self.neighbours == 1
 
     @property
     def neighbours(self) -> float:
-        """The share of stamps whose next one is the next point of the grid."""
+        """The share of stamps that are followed by a stamp at the next point of the grid."""
         steps = np.concatenate([np.diff(count) for count in self.counts])
         return float(np.mean(steps == 1)) if len(steps) else 1.0
 
@@ -53,9 +53,9 @@ class Sampling(NamedTuple):
 def sampling(stamps: np.ndarray) -> Sampling:
     """Return the sampling interval of stamps given as numbers, dates or durations.
 
-    Dates give the largest unit that makes the interval a whole number, in the order year, month,
-    day, hour, minute, second; irregular ones are counted in days. Numbers keep their unit. The
-    interval is fitted to all stamps, so that 33 and 34 milliseconds in turn are 30 a second.
+    For dates, the unit is the largest of year, month, day, hour, minute and second that makes the
+    interval a whole number; irregular dates are counted in days. Numbers keep their unit. The
+    interval is fitted to all stamps, so alternating 33 and 34 milliseconds give 30 per second.
 
     **Raises:** `ValueError` if the stamps do not increase strictly.
     """
@@ -88,7 +88,7 @@ def sampling(stamps: np.ndarray) -> Sampling:
 
 
 def check_increasing(stamps: np.ndarray) -> None:
-    """Raise an error for stamps that repeat or decrease, and name the likely reason.
+    """Raise an error for stamps that repeat or decrease, with the likely reason.
 
     **Raises:** `ValueError`.
     """
@@ -102,10 +102,10 @@ def check_increasing(stamps: np.ndarray) -> None:
     text += f", where {written(before)} is followed by {written(after)}. "
     if stamps.dtype.kind == "M" and before - after < np.timedelta64(1, "h"):
         text += (
-            "If clocks went back an hour there, as daylight saving time ends, name the zone with "
-            "--time-zone, or in Python set index.tz_localize(ZONE, ambiguous='infer'). "
+            "If clocks went back an hour there at the end of daylight saving time, name the zone "
+            "with --time-zone, or in Python set index.tz_localize(ZONE, ambiguous='infer'). "
         )
-    again = "If rows are there twice, leave out one of each. " if before == after else ""
+    again = "If rows are duplicated, remove the duplicates. " if before == after else ""
     several = "If the file holds several recordings, name the column that tells them apart with"
     raise ValueError(f"{text}{again}{several} --trial. Otherwise sort the rows by time.")
 
@@ -116,9 +116,7 @@ def is_rising(stamps: np.ndarray) -> np.ndarray:
 
 
 def _working_days(stamps: np.ndarray) -> np.ndarray | None:
-    """Return days since the first, weekends not counted, if the stamps are nearly all working
-    days.
-    """
+    """Return working days since the first stamp, if the stamps cover nearly all working days."""
     days = stamps.astype("datetime64[D]")
     whole = (stamps - days.astype(stamps.dtype) == stamps[0] - days[0].astype(stamps.dtype)).all()
     if len(stamps) < MANY or not whole or not np.is_busday(days).all():
@@ -128,8 +126,8 @@ def _working_days(stamps: np.ndarray) -> np.ndarray | None:
 
 
 def _months(stamps: np.ndarray) -> np.ndarray | None:
-    """Return months since the first of dates at the same point of each month, or close to it."""
-    # The second and third try shift month ends, those of working days too, into the next month.
+    """Return months since the first date, for dates at about the same point of each month."""
+    # The second and third try shift month ends, including last working days, to the next month.
     for days in (0, 1, 4):
         shifted = stamps.astype("datetime64[s]") + np.timedelta64(days, "D")
         months = shifted.astype("datetime64[M]")
@@ -158,9 +156,9 @@ def written(stamp: Any) -> str:
 def find_grid(times: Sequence[np.ndarray], resolutions: Sequence[float] = DECIMALS) -> Grid | None:
     """Return the regular grid of the stamps of one or several trajectories; None if there is none.
 
-    Either all intervals are whole multiples of the shortest; or stamps, rounded to what they are
-    printed in, lie on a straight line, fitted by least squares to how many steps each is from the
-    first. The second is asked first where no interval prevails.
+    Either all intervals are whole multiples of the shortest, or the stamps, up to the resolution
+    they are printed in, lie on a straight line fitted by least squares to the number of steps from
+    the first stamp. The second is tested first if no interval prevails.
     """
     times = [np.asarray(t, float) - t[0] for t in times]
     pooled = np.concatenate([np.diff(t) for t in times])
@@ -182,9 +180,11 @@ def find_grid(times: Sequence[np.ndarray], resolutions: Sequence[float] = DECIMA
 
 
 def step_behind(times: Sequence[np.ndarray], usual: float, sizes: Sequence[float]) -> float:
-    """Return the step of the grid around which stamps scatter, fitted by least squares to the
-    number of usual intervals that each is from the first, and of what three standard errors leave
-    open the first whole multiple of a size; the usual interval where there is no grid.
+    """Return the step of the grid around which stamps scatter; the usual interval if there is none.
+
+    The step is fitted by least squares to the number of usual intervals between each stamp and the
+    first. It is then rounded to a whole multiple of the first of the sizes that has one within
+    three standard errors.
     """
     counts = counted(times, usual)
     grid = _fitted(times, counts, 0.45 * usual)
@@ -198,7 +198,7 @@ def step_behind(times: Sequence[np.ndarray], usual: float, sizes: Sequence[float
 
 
 def rounding_of(times: Sequence[np.ndarray], resolutions: Sequence[float] = DECIMALS) -> float:
-    """Return the coarsest resolution that all stamps are multiples of; 0 if there is none."""
+    """Return the coarsest resolution of which all stamps are multiples; 0 if there is none."""
     pooled = np.concatenate(times)
     for size in resolutions:
         if (np.abs(pooled / size - np.round(pooled / size)) < 1e-4).all():
@@ -213,9 +213,7 @@ def counted(times: Sequence[np.ndarray], step: float) -> tuple[np.ndarray, ...]:
 
 
 def _multiples(times, pooled, step: float) -> Grid | None:
-    """Return the grid of this step, if all intervals are multiples of it and few rows are
-    missing.
-    """
+    """Return the grid of this step if all intervals are multiples of it with few rows missing."""
     multiple = pooled / step
     whole = np.round(multiple)
     near = np.abs(multiple - whole) <= ON_GRID * np.maximum(multiple, 1)
@@ -231,16 +229,14 @@ def _fitted(times, counts, tolerance: float) -> Grid | None:
     centred = [(t - t.mean(), k - k.mean()) for t, k in zip(times, counts, strict=True)]
     square = sum(k @ k for _, k in centred)
     step = sum(t @ k for t, k in centred) / square
-    # Rounded stamps have the mean of their roundings taken off as well.
+    # The mean of the rounding errors of the stamps has been subtracted too.
     off = max(np.abs(t - step * k).max() for t, k in centred)
     good = off <= tolerance * 1.1 + 1e-9 * step
     return Grid(float(f"{step:.12g}"), tuple(counts)) if good else None
 
 
 def rank(stamps: np.ndarray, rows: Sequence[np.ndarray] = ()) -> int:
-    """Return 3 for a regular clock, 2 for one with missing rows, 1 for one that increases,
-    else 0.
-    """
+    """Return 3 for a regular clock, 2 if rows are missing, 1 if it only increases, else 0."""
     worst = 3
     for r in rows or (slice(None),):
         try:

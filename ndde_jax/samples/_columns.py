@@ -1,4 +1,4 @@
-"""Tests of one column: its kind (clock, events, smooth path), invalid values, trends and steps."""
+"""Tests on single columns: kind (clock, events, smooth path), invalid values, trends and steps."""
 
 import re
 from collections.abc import Sequence
@@ -10,50 +10,49 @@ from jaxtyping import Bool, Float
 from ._clock import rounding_of
 from ._gaps import bridged, runs
 
-# Fewest samples from which on a column can be told to be something.
+# Minimum number of samples to recognise the kind of a column.
 FEWEST = 20
-# How far from its neighbours a spike must lie: in typical distances, and in ranges that the four
-# neighbours span; and how much of its spread a smooth path moves around its neighbours, at most.
+# How far from its neighbours a spike must lie, in typical distances and in ranges of the four
+# neighbours; and the largest typical distance of a smooth path, as a share of its spread.
 FAR, RANGES, SMOOTH = 10.0, 4.0, 0.6
-# From how many standard deviations on a value is an outlier, and between which ones it is large.
-# The nats by which it must be likelier that outliers are forgotten at once than that they last as
-# large values do: 20 to 1.
+# Standard deviations beyond which a value is an outlier, and between which it counts as large.
+# Nats by which "outliers are forgotten at once" must be likelier than "they last as large values
+# do": 20 to 1.
 OUTLYING, LARGE, CLEARLY = 6.0, (1.5, 3.0), 3.0
-# What programs write where nothing was measured, beside what all share with 9 in every place.
+# Codes that programs write for missing values, besides numbers of nines only.
 CODES = (-99.0, -999.25, -32768.0, 32767.0, -2147483648.0)
 NINES = re.compile(r"-?9{2,}\.?9+")
 HUGE = 1e18
 # Share of samples without an event from which on events are rare.
 RARE = 0.7
-# Share of samples that are zero, none being below, from which on a variable rests there: a sensor
-# that is cut off at its end is so more seldom.
+# Share of zeros from which on a variable without negative values rests at zero. A sensor that is
+# clipped at the end of its range has fewer.
 RESTS = 0.1
-# How far beyond all other values a code must lie, in their range; how far, and how often it must
-# repeat, if it is no number that programs commonly write.
+# How far beyond all other values a code must lie, in their ranges. For a number that programs do
+# not commonly write: how far it must lie, and how often it must repeat.
 CODE_APART, STRANGE_APART, OFTEN = 1.0, 4.0, 5
-# Fewest and most blocks of a record that are compared, and how many correlation times one spans.
+# Minimum and maximum number of blocks of a record, and correlation times per block.
 FEWEST_BLOCKS, MOST_BLOCKS, TIMES_PER_BLOCK = 8, 32, 8
-# Past samples of all variables from which the next is told, and the standard errors of a trend in
-# what they do not tell: chosen by looking at records without a trend, of which a network that
-# changes between wells (network_20 of `benchmarks.delays`) comes closest.
+# Number of past samples that predict the next one, and the standard errors required of a trend in
+# the prediction errors. Chosen by inspecting records without a trend, of which a network that
+# switches between wells (network_20 of `benchmarks.delays`) comes closest.
 PAST, IN_NEWS = 3, 8.0
-# Samples before and after a spike in which others may move with it; at how many places around it is
-# looked for comparison, and the chance to see such a movement where there is none.
+# Samples before and after a spike in which other variables may move with it; number of places
+# around it for comparison; and probability of a false detection.
 NEAR, AROUND, CHANCE = 5, 20, 1e-3
-# Turns in which angles are measured, the share of one that an angle must reach to go round, and by
-# how much its steps must be smaller as an angle than as a number: of independent values they are by
-# a half.
+# Sizes of a full turn; the share of it that an angle must cover; and the share of the sum of
+# squared steps that must vanish if steps go the shorter way round: for independent values a half.
 TURNS, ROUND, SMALLER = (360.0, 2 * np.pi), 0.9, 0.6
-# How many standard errors blocks must lie apart, over all places where a regime could change.
+# Standard errors by which blocks must differ, allowing for all places where a regime could change.
 APART = 5.3
 
 
 def is_clock(x: Float[np.ndarray, "time"], times: Float[np.ndarray, "time"] | None = None) -> bool:
-    """Return whether a column is a clock: a straight line over rows or times, or a staircase of
-    one.
+    """Return whether a column is a clock: a straight line or staircase over rows or times.
 
-    Row numbers, identifiers given in order, a second clock, the year of monthly rows. What is left
-    of a straight line is rounding, or no more than one stair where all stairs have one height.
+    Examples are row numbers, identifiers given in order, a second clock, or the year of monthly
+    rows. The residual of a straight line must be rounding, or at most one step of a staircase whose
+    steps are multiples of one height.
     """
     there = np.isfinite(x)
     x = x[there]
@@ -78,8 +77,8 @@ def is_clock(x: Float[np.ndarray, "time"], times: Float[np.ndarray, "time"] | No
 
 
 def starts_again(x: Float[np.ndarray, "time"]) -> bool:
-    """Return whether a column counts in equal steps and starts again at about one height, such as
-    the hour of the day or an index of 0 to 255.
+    """Return whether a column counts in equal steps and restarts from its minimum at about the same
+    height, such as the hour of the day or an index from 0 to 255.
     """
     steps = np.diff(x)
     rises, falls = steps[steps > 0], steps[steps < 0]
@@ -89,24 +88,22 @@ def starts_again(x: Float[np.ndarray, "time"]) -> bool:
 
 
 def is_event(x: Float[np.ndarray, "time"]) -> bool:
-    """Return whether a column records events: it has two values only, or one that most samples
-    have.
-    """
+    """Return whether a column records events: at most two values, or one that most samples have."""
     _, counts = np.unique(x[np.isfinite(x)], return_counts=True)
     return 0 < len(counts) <= 2 or bool(counts.max(initial=0) > 0.5 * counts.sum())
 
 
 def rests(x: Float[np.ndarray, "time"]) -> bool:
-    """Return whether a column is often exactly zero and never below, as rain, counts and power."""
+    """Return whether a column is often zero and never negative, like rain, counts and power."""
     x = x[np.isfinite(x)]
     return bool(len(x) and x.min() == 0 and (x == 0).mean() > RESTS)
 
 
 class Turn(NamedTuple):
-    """An angle that starts again after a full turn.
+    """An angle that wraps around after a full turn.
 
-    - `seam`: where it starts again.
-    - `share`: share of the sum of squared steps that is gone if steps go the shorter way round.
+    - `seam`: where it wraps around.
+    - `share`: share of the sum of squared steps that vanishes if steps go the shorter way round.
     """
 
     seam: float
@@ -114,10 +111,10 @@ class Turn(NamedTuple):
 
 
 def turn_of(x: Float[np.ndarray, "time"]) -> Turn | None:
-    """Return the turn of a column of degrees or radians that goes round; None if it does not.
+    """Return the turn of a column of degrees or radians that wraps around; None if it does not.
 
-    It lies within one turn that begins at zero or half a turn below, nearly fills it, and most of
-    what it moves from sample to sample are jumps from one end to the other.
+    Such a column lies within one turn that begins at zero or half a turn below, nearly fills it,
+    and most of its movement from sample to sample is jumps from one end to the other.
     """
     there = x[np.isfinite(x)]
     steps = np.diff(x)
@@ -137,9 +134,7 @@ def turn_of(x: Float[np.ndarray, "time"]) -> Turn | None:
 
 
 def is_pulse(x: Float[np.ndarray, "time"]) -> bool:
-    """Return whether rare events last about one sample, so that they are unknown between
-    samples.
-    """
+    """Return whether events are rare and last about one sample, hence unknown between samples."""
     known = x[np.isfinite(x)]
     values, counts = np.unique(known, return_counts=True)
     if not len(known) or counts.max() < RARE * len(known):
@@ -150,11 +145,11 @@ def is_pulse(x: Float[np.ndarray, "time"]) -> bool:
 
 def codes_of(values: Sequence[np.ndarray], elsewhere: Sequence[float] = ()) -> tuple[float, ...]:
     """Return the codes for missing values in a variable: numbers that programs commonly write for
-    them, at least twice, and further from all other values than these are from one another.
+    them, that occur at least twice and lie beyond all other values by more than their range.
 
-    Any other number is one if it repeats more often, lies much further from all others, and does
-    not look like a measurement: a negative one, or a whole one among others that are not. A code
-    that stands `elsewhere` in the record is one too if it is the only negative value.
+    Any other whole number is a code if it repeats more often, lies much further from the other
+    values, and does not look like a measurement: it is negative, or the other values are not all
+    whole. A code found `elsewhere` in the record also counts if it is the only negative value.
     """
     pooled = np.concatenate(values)
     found, counts = np.unique(pooled[np.isfinite(pooled)], return_counts=True)
@@ -174,7 +169,7 @@ def codes_of(values: Sequence[np.ndarray], elsewhere: Sequence[float] = ()) -> t
 
 
 def _ranges_off(x: Any, others: Float[np.ndarray, "value"]) -> Any:
-    """Return how far a number lies beyond others, in their range; 0 for few others."""
+    """Return how far a number lies beyond others, in units of their range; 0 for few others."""
     if len(others) < 3:
         return 0.0 * x
     low, high = others.min(), others.max()
@@ -184,12 +179,11 @@ def _ranges_off(x: Any, others: Float[np.ndarray, "value"]) -> Any:
 def find_spikes(x: Float[np.ndarray, "time dim"]) -> Bool[np.ndarray, "time dim"]:
     """Return where single values are spikes that no continuous path would produce.
 
-    A value is one if it lies off the median of its two neighbours on either side by ten times what
-    is typical (the larger of the median distance, over 0.67, and the 90 % quantile over 1.64, as
-    for normal distances) and by four times the range of three of the four. A burst of several
-    samples, which a system can make, is none; nor is anything in a variable that tells of events,
-    that rests at zero, that goes round as an angle does, or that jumps from sample to sample
-    anyhow.
+    A value is a spike if its distance from the median of its two neighbours on either side exceeds
+    ten times the typical distance (the larger of the median over 0.67 and the 90 % quantile over
+    1.64, as for normal distances) and four times the range of three of the four. A burst of several
+    samples, which a system can produce, is not a spike. Variables that record events, rest at zero,
+    wrap around like an angle, or jump from sample to sample anyway have none.
     """
     found = np.zeros(x.shape, bool)
     if len(x) < FEWEST:
@@ -218,11 +212,11 @@ def find_forgotten(values: Sequence[np.ndarray]) -> list[np.ndarray]:
     """Return where single values of recordings `[time dim]` are outliers that their variable
     forgets at once, `[time dim]` each.
 
-    Noise of a system lasts, however large: the next value remembers it, at least as much as it
-    remembers a large usual one. An error of a measurement leaves no trace (Fox, 1972: additive and
-    innovational outliers). So the values after all outliers of a variable decide together. A
-    variable whose values hardly depend on the ones before tells nothing, and is not touched; nor is
-    one that tells of events, that rests at zero or that goes round as an angle does.
+    Dynamical noise lasts, however large: the next value remembers it, at least as much as it
+    remembers a usual large value. A measurement error leaves no trace (Fox, 1972: additive and
+    innovational outliers). The values after all outliers of a variable are therefore tested
+    together. A variable whose values hardly depend on the previous ones is left unchanged, as are
+    variables that record events, rest at zero or wrap around like an angle.
     """
     apart = np.full((1, values[0].shape[1]), np.nan)
     joined = np.concatenate([part for x in values for part in (x, apart)])
@@ -238,7 +232,7 @@ def find_forgotten(values: Sequence[np.ndarray]) -> list[np.ndarray]:
         if not far.any() or is_event(x) or rests(x) or turn_of(x):
             continue
         single = far & ~np.roll(far, 1) & ~np.roll(far, -1)
-        # What comes next, in the direction of each value; the last of a recording has no next one.
+        # The next value, in the direction of each value; NaN for the last of a recording.
         after = np.sign(z) * np.clip(np.roll(z, -1), -LARGE[1], LARGE[1])
         usual = (np.abs(z) > LARGE[0]) & (np.abs(z) < LARGE[1]) & np.isfinite(after)
         if usual.sum() < FEWEST:
@@ -255,10 +249,10 @@ def find_forgotten(values: Sequence[np.ndarray]) -> list[np.ndarray]:
 def are_answered(
     values: Sequence[np.ndarray], spikes: Sequence[np.ndarray]
 ) -> Bool[np.ndarray, "dim"]:
-    """Return whose spikes are no errors, since other variables move before or after them more than
-    they do in the neighbourhood (Mann and Whitney, 1947): bursts that pass on.
+    """Return the variables whose spikes are not errors, because other variables move more before or
+    after them than in their neighbourhood (Mann and Whitney, 1947).
 
-    What others do at the sample of the spike itself is not looked at: a logger may fail for all.
+    Movements at the sample of the spike itself do not count: a logger may fail for all variables.
     """
     found = np.zeros(values[0].shape[1], bool)
     columns = np.flatnonzero(np.concatenate(spikes).any(axis=0))
@@ -283,8 +277,8 @@ def are_answered(
 def _moves(
     x: Float[np.ndarray, "time dim"], spikes: Bool[np.ndarray, "time"], late: int
 ) -> tuple[Float[np.ndarray, "spike dim"], Float[np.ndarray, "place dim"]]:
-    """Return how far variables move in samples after spikes, or before where `late` is negative;
-    and around the spikes.
+    """Return how far variables move `late` samples after spikes (before them if negative), and at
+    places around the spikes.
     """
     first, last = (-1, late) if late > 0 else (late - 1, -1)
     inner = np.arange(NEAR + 1, len(x) - NEAR - 1)
@@ -296,12 +290,12 @@ def _moves(
     return moved[here], np.repeat(moved, np.where(here, 0, beside), axis=0)
 
 
-# ---- trends and steps, on blocks of a record ----
+# ---- trends and steps in blocks of a record ----
 
 
 def correlation_time(x: Float[np.ndarray, "time"], longest: int) -> int | None:
-    """Return the first lag, in samples and below the longest, at which the correlation of a record
-    with itself has fallen to 1/e; None if there is none.
+    """Return the first lag, in samples, at which the autocorrelation of a record has fallen to 1/e;
+    None if there is none below `longest`.
     """
     spectrum = np.abs(np.fft.rfft(x - x.mean(), 2 * len(x))) ** 2
     correlation = np.fft.irfft(spectrum)[:longest]
@@ -310,7 +304,7 @@ def correlation_time(x: Float[np.ndarray, "time"], longest: int) -> int | None:
 
 
 def blocks(x: Float[np.ndarray, "time"]) -> Float[np.ndarray, "block sample"] | None:
-    """Return a record cut into blocks of several correlation times; None for fewer than eight."""
+    """Return a record cut into blocks of several correlation times; None if fewer than eight."""
     n = len(x)
     time = correlation_time(x, n)
     count = 0 if time is None else n // max(TIMES_PER_BLOCK * time, n // MOST_BLOCKS, 8)
@@ -318,7 +312,7 @@ def blocks(x: Float[np.ndarray, "time"]) -> Float[np.ndarray, "block sample"] | 
 
 
 def standard_errors(fitted, values, degrees: int) -> float:
-    """Return by how many standard errors a pattern of blocks differs from zero; correlated
+    """Return by how many standard errors a pattern in block means differs from zero; correlated
     neighbouring blocks count as fewer.
     """
     from scipy.special import stdtr
@@ -330,15 +324,15 @@ def standard_errors(fitted, values, degrees: int) -> float:
         return np.inf if float(pattern @ pattern) > 0 else 0.0
     alike = min(max(float(rest[1:] @ rest[:-1]) / square, 0.0), 0.9)
     size = np.sqrt(float(pattern @ pattern) / (square / (len(values) - degrees)))
-    # Of a normal distribution: with few blocks their own scatter is uncertain.
+    # Converted from Student's t to normal: with few blocks their scatter itself is uncertain.
     size = size * np.sqrt((1 - alike) / (1 + alike))
     chance = np.log(max(float(stdtr(len(values) - degrees, -size)), 1e-300))
     return float(np.sqrt(max(-2 * chance - np.log(max(-4 * np.pi * chance, 1.0)), 0.0)))
 
 
 class Trends(NamedTuple):
-    """The straight lines of variables: their standard `errors`, and their share of the variance of
-    the samples, both `[dim]`.
+    """The linear trends of variables: by how many standard `errors` they differ from zero, and
+    their `shares` of the variance of the samples, both `[dim]`.
     """
 
     errors: Float[np.ndarray, "dim"]
@@ -348,10 +342,10 @@ class Trends(NamedTuple):
 def trends(x: Float[np.ndarray, "time dim"]) -> Trends:
     """Return the linear trends of complete, equally spaced samples.
 
-    A trend shows in the means of long blocks. Where a system forgets slowly, its own waves hide it
-    there, and it shows in short blocks of what the past of all variables does not tell of the next
-    step; if that past pulls the variable back, as it does no random walk (Ericsson and MacKinnon,
-    2002, whose limits grow with the variables alike).
+    A trend shows in the means of long blocks. In a system with long memory, slow fluctuations hide
+    it there. It then shows in short blocks of the errors of one-step predictions from the past of
+    all variables. That counts only if the past pulls the variable back, unlike a random walk
+    (Ericsson and MacKinnon, 2002, whose limits also grow with the number of variables).
     """
     if len(x) < FEWEST:
         return Trends(*np.zeros((2, x.shape[1])))
@@ -365,8 +359,8 @@ def trends(x: Float[np.ndarray, "time dim"]) -> Trends:
 
 
 def _errors_of_trend(x: Float[np.ndarray, "time"]) -> float:
-    """Return the standard errors of a linear trend in the block means; 0 if a step would fit
-    better or the record is too short to tell.
+    """Return by how many standard errors the linear trend of the block means differs from zero; 0
+    if a step fits better or the record is too short.
     """
     cut = blocks(x - line(x)) if len(x) else None
     if cut is None:
@@ -381,9 +375,9 @@ def _errors_of_trend(x: Float[np.ndarray, "time"]) -> float:
 def _news(
     x: Float[np.ndarray, "time dim"],
 ) -> tuple[Float[np.ndarray, "dim"], Float[np.ndarray, "step dim"]]:
-    """Return by how many standard errors the level of each variable pulls it back, and what the
-    past of all leaves of the steps, in regressions on that past and on time; no step where there
-    are few beside the columns.
+    """Return by how many standard errors the level of each variable pulls it back, and the steps
+    minus their prediction from the past of all variables, in regressions on that past and on time;
+    no steps if there are too few for the number of columns.
     """
     n, dim = x.shape
     if n < 4 * (PAST * dim + 2):
@@ -422,8 +416,8 @@ def best_step(values: Float[np.ndarray, "time"]) -> tuple[int, Float[np.ndarray,
 
 
 def period_of(x: Float[np.ndarray, "time"]) -> int | None:
-    """Return after how many samples a variable repeats itself, to rounding, as a schedule does;
-    None where it does not, or for fewer than three periods.
+    """Return the period, in samples, of a variable that repeats itself up to rounding, as a
+    schedule does; None if it does not, or for fewer than three periods.
     """
     from scipy.fft import irfft, rfft
 
@@ -433,7 +427,7 @@ def period_of(x: Float[np.ndarray, "time"]) -> int | None:
     z, periods = (x - x.mean()) / x.std(), np.arange(1, most + 1)
     along = irfft(np.abs(rfft(z, 2 * n)) ** 2, 2 * n)[periods]
     square = np.cumsum(z**2)
-    # The sums of the squares of differences: what both parts hold, less twice what they share.
+    # Sums of squared differences: the squares of both parts, minus twice their products.
     apart = square[n - 1 - periods] + square[-1] - square[periods - 1] - 2 * along
     near = periods[apart < 1e-6 * n][:4].tolist()
     return next((p for p in near if np.allclose(z[p:], z[:-p], rtol=0, atol=1e-9)), None)

@@ -1,4 +1,4 @@
-"""Dates: of times that are counted from one of them, as people write them, and their zones."""
+"""Dates: conversion from times counted since a date, reading from text, and time zones."""
 
 import contextlib
 import re
@@ -12,7 +12,7 @@ from jaxtyping import Float, Shaped
 from .._spoken import MONTHS, SECONDS, unit_ratio
 from ._clock import WORKING_DAY, rank, written as written
 
-# Where clocks change, one for each rule that is in use.
+# Zones with daylight saving, one for each rule in use.
 _ZONES = ("Europe/Berlin", "Europe/London", "Europe/Athens", "America/New_York", "Australia/Sydney",
          "Pacific/Auckland", "America/Santiago")  # fmt: skip
 
@@ -20,8 +20,10 @@ _ZONES = ("Europe/Berlin", "Europe/London", "Europe/Athens", "America/New_York",
 def dates_after(
     start: str, times: Float[np.ndarray, "*times"], unit: str, dt: float | None = None
 ) -> Shaped[np.ndarray, "*times"]:
-    """Return the dates at times counted from a date on, `datetime64` as fine as the unit and the
-    interval `dt` of the samples, by default of these times: months have no days, and days no hours.
+    """Return the dates at times counted since a start date.
+
+    The result is `datetime64` at the resolution of the unit and of the sampling interval `dt` (by
+    default that of the times): months have no days, and days have no hours.
 
     >>> dates_after("1950-01-01T00:00:00", np.array([0.0, 578.0]), "month")
     array(['1950-01', '1998-03'], dtype='datetime64[M]')
@@ -34,22 +36,20 @@ def dates_after(
         dates = first.astype("M8[M]") + np.round(times * months).astype("m8[M]")
         return dates.astype("M8[Y]") if months >= MONTHS["year"] else dates
     seconds = _seconds(unit)
-    # Stamps that scatter around a grid of half-hours are counted in days.
+    # Stamps that scatter around a grid of half-hours may be counted in days.
     least = seconds * min(1.0, _interval(times) if dt is None else dt)
     fine = "D" if least >= SECONDS["day"] else "m" if least >= SECONDS["minute"] else "ms"
     return (first + span(times * seconds)).astype(f"M8[{fine}]")
 
 
 def _interval(times: np.ndarray) -> float:
-    """Return the shortest interval between times; of a single one the part of it that is not
-    whole.
-    """
+    """Return the shortest interval between times; for a single time, its fractional part."""
     steps = np.abs(np.diff(times.ravel()) if times.size > 1 else times.ravel() % 1)
     return float(np.min(steps, initial=1.0, where=steps > 0))
 
 
 def elapsed(start: str, other: str, unit: str) -> float:
-    """Return the time from one date to another, in a unit in which dates count times.
+    """Return the time from one date to another, in a unit that has dates.
 
     >>> elapsed("1950-01-01T00:00:00", "1998-03-01T00:00:00", "month")
     578.0
@@ -70,23 +70,23 @@ def _seconds(unit: str) -> float:
 
 
 def span(seconds: Any) -> Any:
-    """Return seconds as spans of time, `timedelta64[us]`."""
+    """Return seconds as durations, `timedelta64[us]`."""
     return np.round(np.asarray(seconds) * 1e6).astype("m8[us]")
 
 
 # ---- dates as people write them ----
 
-# How months begin in the languages of Western Europe, without accents.
+# First letters of month names in the languages of Western Europe, without accents.
 _STARTS = (
     "jan|ene|gen feb|fev mar|mrz|mrt|maer apr|abr|avr may|mai|mei|mag jun|juin|giu "
     "jul|juil|lug aug|ago|aou sep|set oct|okt|ott|out nov dec|dez|dic"
 )
 _MONTHS = {s: k for k, month in enumerate(_STARTS.split(), start=1) for s in month.split("|")}
 _MONTH = re.compile(rf"(?<![a-z])({'|'.join(sorted(_MONTHS, key=len, reverse=True))})[a-z]*\.?")
-# Three months by their first letters, as averages over seasons are called.
+# Three-month seasons by the first letters of the months.
 _SEASONS = "djf jfm fma mam amj mjj jja jas aso son ond ndj".split()
-# Days of the week in the same languages, one after another. "mar" is a month as well: it is a day
-# before the number of another month, or before a day and the name of a month.
+# Days of the week in the same languages. "mar" is also a month: it is a weekday before a date whose
+# month is a number, or before a day and the name of a month.
 _WEEKDAY = re.compile(
     r"^((mon|tue|wed|thu|fri|sat|sun)[a-z]*|mo|di|mi|do|fr|sa|so"
     r"|(diens|donners|frei|sams|sonn)tag|mittwoch|sonnabend"
@@ -95,25 +95,25 @@ _WEEKDAY = re.compile(
     r"|ma|wo|vr|za|zo|(maan|dins|woens|donder|vrij|zater|zon)dag"
     r"|mar(di|tes|tedi)|mar(?=[., ]+(\d+[-/.]\d+[-/.]\d|\d+\.? [a-z])))[., ]+"
 )
-# Zones by their letters, in hours ahead of universal time.
+# Zone abbreviations, in hours ahead of UTC.
 _LETTERS = {
     **dict.fromkeys(("z", "utc", "gmt", "wet"), 0), "bst": 1, "west": 1, "cet": 1, "cest": 2,
     "eet": 2, "eest": 3, "est": -5, "edt": -4, "cst": -6, "cdt": -5, "mst": -7, "mdt": -6,
     "pst": -8, "pdt": -7, "jst": 9, "aest": 10, "aedt": 11, "nzst": 12, "nzdt": 13,
 }  # fmt: skip
-# How columns of years are called.
+# Names of columns of years.
 YEARS = set("year yr yy yyyy jahr annee an ano anno jaar aaaa".split())
-# The time of day behind a date, or alone.
+# The time of day, after a date or alone.
 _CLOCK = re.compile(
     r"(?:^|[t ,_]+|(?<=\d):)(\d{1,3}):(\d\d)(?::(\d\d(?:[.,]\d+)?))?\s*"
     rf"(?:([ap])\.?(?:m\.?)?)?\s*({'|'.join(_LETTERS)}|[+-]\d\d:?(?:\d\d)?)?$"
 )
-# Dates without separators, from months to seconds: only where nothing else can be meant.
+# Dates without separators, from months to seconds; used only where nothing else can be meant.
 _PACKED = re.compile(
     r"(1[5-9]|2[0-2])\d\d([0-3]\d\d|(0[1-9]|1[0-2])"
     r"((0[1-9]|[12]\d|3[01])(t?([01]\d|2[0-4])([0-5]\d){0,2}z?)?)?)"
 )
-# What a date can look like when its separators are hyphens and its months are numbers behind @.
+# Patterns of dates whose separators are hyphens and whose named months are numbers after @.
 _Y, _M, _D = r"(?P<y>[+-]?\d{4})", r"(?P<m>0?[1-9]|1[0-2])", r"(?P<d>0?[1-9]|[12]\d|3[01])"
 _SHAPES = [
     re.compile(shape)
@@ -132,8 +132,9 @@ _SHORT_YEAR_FIRST = _SHAPES[-1]
 
 
 class Dates(NamedTuple):
-    """Dates as `datetime64[us]`, in standard time, without daylight saving, where they name a zone;
-    `wall` holds local clock time, `said` the assumptions made.
+    """Dates as `datetime64[us]`, in standard time without daylight saving where they name a zone.
+
+    `wall` holds local clock time, and `said` the assumptions made.
     """
 
     stamps: np.ndarray
@@ -141,24 +142,24 @@ class Dates(NamedTuple):
     said: str = ""
 
     def later(self, seconds: Any) -> "Dates":
-        """Return the dates so many seconds later."""
+        """Return the dates this many seconds later."""
         wall = None if self.wall is None else self.wall + span(seconds)
         return self._replace(stamps=self.stamps + span(seconds), wall=wall)
 
 
 def without_accents(text: str) -> str:
-    """Return a text in small letters without accents."""
+    """Return a text in lower case without accents."""
     text = unicodedata.normalize("NFKD", text.strip().lower())
     return text if text.isascii() else "".join(c for c in text if not unicodedata.combining(c))
 
 
 def words_of(name: str) -> set[str]:
-    """Return the words of a name, in small letters without accents."""
+    """Return the words of a name, in lower case without accents."""
     return set(re.split(r"[^a-z]+", without_accents(name))) - {""}
 
 
 def month_of(cell: Any) -> float:
-    """Return the number of a month given by number, name or season; NaN if it is none."""
+    """Return the number of a month given by number, name or season; NaN if it is not one."""
     text = without_accents(str(cell))
     if text in _SEASONS:
         return _SEASONS.index(text) + 1.0
@@ -170,12 +171,12 @@ def month_of(cell: Any) -> float:
 
 
 def _without_weekday(cell: str) -> str:
-    """Return a date in small letters, without accents and the day of the week before it."""
+    """Return a date in lower case, without accents and without a leading day of the week."""
     return _WEEKDAY.sub("", without_accents(cell))
 
 
 def _cut(cell: str) -> tuple[str, re.Match | None]:
-    """Return a date as hyphens part it, and the time of day behind it; of a span of time, the
+    """Return a date with hyphens as separators, and the time of day after it; of a time span, the
     beginning.
     """
     text = _without_weekday(cell).partition(" - ")[0]
@@ -222,8 +223,8 @@ def _spread(text: str) -> str:
 
 
 def calendar(parts: Mapping[str, Any]) -> np.ndarray:
-    """Return the days that years `y` with months `m`, quarters `q`, weeks `w` and their days `u`,
-    days of the month `d` or days of the year `j` name, `datetime64[D]`; NaT for what does not
+    """Return the days, `datetime64[D]`, for years `y` with months `m`, quarters `q`, weeks `w` and
+    days of the week `u`, days of the month `d` or days of the year `j`; NaT for those that do not
     exist.
     """
     lost = np.any([np.isnan(x) for x in parts.values()], axis=0)
@@ -249,7 +250,7 @@ def calendar(parts: Mapping[str, Any]) -> np.ndarray:
 
 
 def _read_days(texts: Sequence[str], shape: re.Pattern) -> np.ndarray:
-    """Return the days that texts of one shape name, `datetime64[D]`; NaT for other texts."""
+    """Return the days, `datetime64[D]`, given by texts of one pattern; NaT for other texts."""
     found = [shape.fullmatch(text) for text in texts]
     parts = {}
     for key in shape.groupindex:
@@ -257,10 +258,10 @@ def _read_days(texts: Sequence[str], shape: re.Pattern) -> np.ndarray:
     years = parts["y"]
     if any(m and len(m["y"]) == 2 for m in found):
         years = years + np.where(years < 69, 2000, 1900)
-        # A year goes back by a century where dates before a later one lie after it.
+        # Dates in order: a year is moved back a century if an earlier row is far after a later one.
         falls = (np.diff(years) < -50).astype(int)
         years = years - 100 * np.append(falls[::-1].cumsum()[::-1], 0)
-    if "next" in parts:  # a winter or a year of water: 1950/51, 1950-1951
+    if "next" in parts:  # a winter or a water year: 1950/51, 1950-1951
         years = np.where((parts.pop("next") - years) % 100 == 1, years, np.nan)
     quarters = shape is _SHAPES[0] and set(parts["m"]) == {1, 2, 3, 4} and len(texts) > 8
     if quarters and not any(m and (m["d"] or m["m"][0] == "0") for m in found):
@@ -269,7 +270,7 @@ def _read_days(texts: Sequence[str], shape: re.Pattern) -> np.ndarray:
 
 
 def _seconds_of(clock: re.Match | None) -> float:
-    """Return the seconds from midnight to a time of day; NaN if there is no such time."""
+    """Return the seconds from midnight to a time of day; NaN for a time that does not exist."""
     if clock is None:
         return 0.0
     hour, minute, second = int(clock[1]), int(clock[2]), float((clock[3] or "0").replace(",", "."))
@@ -287,7 +288,7 @@ def _ahead(clock: re.Match | None) -> float:
 
 
 def read_clock(cells: Sequence[str]) -> np.ndarray | None:
-    """Return times of day such as 13:45, 1:45 pm or 2 days 0:00:01.5 in seconds, counted on past
+    """Return times of day such as 13:45, 1:45 pm or 2 days 0:00:01.5 in seconds, continuing past
     midnight; None if any cell is something else.
     """
     seconds = []
@@ -306,11 +307,11 @@ def read_clock(cells: Sequence[str]) -> np.ndarray | None:
 def read_dates(cells: Sequence[str], where: str, *, day_first: bool | None = None) -> Dates:
     """Return a column of dates as time stamps.
 
-    Where a date such as 03/04/2001 may be of March or of April, `day_first` decides; by default
-    the reading that all cells allow, of two the one with the more regular clock, and then the month
-    first after a slash.
+    `day_first` decides whether 03/04/2001 is in March or in April. By default it is the reading
+    that fits the most cells. If both fit equally, it is the one with the more regular clock, and
+    then the month comes first, except in dates with points.
 
-    **Raises:** `ValueError` that names the first cell that is no date, and its row.
+    **Raises:** `ValueError` that names the first cell that is not a date, and its row.
     """
     import pandas as pd
 
@@ -324,16 +325,16 @@ def read_dates(cells: Sequence[str], where: str, *, day_first: bool | None = Non
         shapes = [_DAY_FIRST if day_first else _MONTH_FIRST]
     within = span(np.nan_to_num(seconds))
     tried = {s: _read_days(texts, s)[which].astype("M8[us]") + within for s in shapes}
-    # Rows of one day, whose hours stand in another column, count once.
+    # Rows of the same day, whose hours are in another column, count once.
     once = {s: x[np.append(True, x[1:] != x[:-1])] for s, x in tried.items()}
     ranks = {s: max(rank(x), rank(x[::-1])) for s, x in once.items()}
     there = {s: np.sum(~np.isnat(x)) for s, x in tried.items()}
     marks = {s: (there[s], ranks[s], s is not _SHORT_YEAR_FIRST) for s in shapes}
-    # Of equals the last: the month first, but not after points.
+    # Among equals the last shape wins: the month first, but not with points.
     points = "." in _without_weekday(cells[0]).split()[0]
     best = max(shapes if points else shapes[::-1], key=marks.__getitem__)
     equal = best is _MONTH_FIRST and marks[best] == marks.get(_DAY_FIRST)
-    said = "dates are read with the month first; if the day is, say --dates day-first." * equal
+    said = "dates are read with the month first; if not, use --dates day-first." * equal
     wrong = np.isnat(tried[best]) | np.isnan(seconds)
     if wrong.any():
         row = int(np.argmax(wrong))
@@ -342,10 +343,10 @@ def read_dates(cells: Sequence[str], where: str, *, day_first: bool | None = Non
         other = _DAY_FIRST if best is _MONTH_FIRST else _MONTH_FIRST
         found = None if day_first is None else other.fullmatch(cut[row][0])
         if found and int(found["d"]) > 12:
-            option = f"leave out --dates {'day' if day_first else 'month'}-first"
+            option = f"remove --dates {'day' if day_first else 'month'}-first"
             raise ValueError(f"{where} holds {what}; there is no month {found['d']}: {option}.")
         expected = f"expected dates such as {like}, or numbers"
-        raise ValueError(f"{where} holds {what}; {expected}. Leave out a row that is no sample.")
+        raise ValueError(f"{where} holds {what}; {expected}. Remove rows that are not samples.")
     if np.isnan(ahead).all():
         return Dates(tried[best], None, said)
     minutes = np.nan_to_num(ahead).astype("m8[m]")
@@ -356,8 +357,8 @@ def read_dates(cells: Sequence[str], where: str, *, day_first: bool | None = Non
 
 
 def typed_stamps(column: Any) -> Dates | None:
-    """Return a column or index of pandas dates, spans of time or dates of another calendar; None
-    for one of any other type.
+    """Return a column or index of pandas dates, durations or dates of another calendar; None for
+    any other type.
     """
     import pandas as pd
 
@@ -373,7 +374,7 @@ def typed_stamps(column: Any) -> Dates | None:
 
 
 def _from_calendar(stamps: np.ndarray) -> np.ndarray:
-    """Return dates of another calendar (360 days, no leap years): as months if they are monthly,
+    """Return dates of another calendar (360 days, no leap years) as months if they are monthly,
     else as durations since the first.
     """
     months = np.array([12 * stamp.year + stamp.month for stamp in stamps])
@@ -387,12 +388,13 @@ def _from_calendar(stamps: np.ndarray) -> np.ndarray:
 
 
 def settled(dates: Dates, zone: str | None = None, rows: Sequence[np.ndarray] = ()) -> Dates:
-    """Return the reading of dates that is regular: the clock on the wall, or one that daylight
-    saving does not change. Where both are, the dates of days and months are those on the wall, and
-    those of less than a day in standard time, as they are where clocks change. `rows` are those of
-    each recording.
+    """Return the reading of dates that is regular: local clock time, or standard time without
+    daylight saving.
 
-    **Raises:** `ValueError` for a zone that is none, or in which these dates do not exist.
+    If both are regular, days and months are in local time, and intervals below a day in standard
+    time, as they are where clocks change. `rows` are those of each recording.
+
+    **Raises:** `ValueError` for an unknown zone, or one in which these dates do not exist.
     """
     if dates.stamps.dtype.kind == "m":
         return dates
@@ -414,9 +416,9 @@ def settled(dates: Dates, zone: str | None = None, rows: Sequence[np.ndarray] = 
     if before == 3 or not 0 < typical <= 43200 or not changes:
         return dates
     for name in _ZONES:
-        said = f"read as local time of {name} or the like, --time-zone says which."
-        said = f"clocks change by an hour as daylight saving time has it; {said}"
-        with contextlib.suppress(Exception):  # whatever says that they are not of this zone
+        said = f"read as local time of {name} or similar; name the zone with --time-zone."
+        said = f"clocks change by an hour, as with daylight saving time; {said}"
+        with contextlib.suppress(Exception):  # any error means that they are not of this zone
             stamps = np.array(local)
             for r in rows:
                 stamps[r] = _in_zone(local[r], name)
@@ -426,15 +428,15 @@ def settled(dates: Dates, zone: str | None = None, rows: Sequence[np.ndarray] = 
 
 
 def _in_zone(local: np.ndarray, zone: str) -> np.ndarray:
-    """Return the standard time of a clock on the wall of a zone."""
+    """Return the standard time for the local clock time of a zone."""
     import pandas as pd
 
     return _standard_time(pd.DatetimeIndex(local).tz_localize(zone, ambiguous="infer"))
 
 
 def _standard_time(index: Any) -> np.ndarray:
-    """Return dates with a zone in its standard time, that of the season in which its clocks are
-    behind: whatever part of a year a record has, equal clocks are equal times.
+    """Return dates with a zone in the standard time of the zone, its smaller offset from UTC in the
+    year, whatever part of the year a record covers.
     """
     import pandas as pd
 

@@ -1,6 +1,6 @@
 """Tables from other programs: NumPy arrays, Parquet, Feather, JSON, NetCDF, Zarr.
 
-What a file announces is checked before anything is unpacked; pandas and xarray read it then.
+Sizes stated in a file are checked before it is unpacked. pandas and xarray do the reading.
 """
 
 import gzip
@@ -22,8 +22,8 @@ from ._dates import is_date
 
 TRIAL_NAMES = set("trial series run realization realisation ensemble member".split())
 TRIAL_NAMES |= {"recording", "system"}
-# What a dimension, an index or a column of time is called; and a column of a table, alone or among
-# other words, in a few languages.
+# Names of a dimension, index or column of time; and of a time column in a table, alone or among
+# other words, in several languages.
 CLOCKS = set("t time times date dates datetime timestamp month year day".split())
 TIME_NAMES = CLOCKS | set(
     "timestamps days months years hour hours minute elapsed doy x_value epoch unix unixtime "
@@ -31,9 +31,9 @@ TIME_NAMES = CLOCKS | set(
     "heure temps jour tijd dag jaar ora tempo".split()
 )
 TEXT = (".csv", ".tsv", ".txt", ".dat", ".data", ".tab", ".asc", ".prn", ".rdb", ".lvm", ".log")
-# More columns than this, and than rows, are variables and samples the wrong way round.
+# More columns than this, and than rows, suggest that a table is transposed.
 WIDE = 2_000
-# What other files begin with that end up under the wrong name.
+# First bytes of other formats, for files with the wrong extension.
 SIGNATURES = {
     b"PK": "a zip archive or an Excel workbook; give a workbook a name that ends with .xlsx",
     b"\xd0\xcf\x11\xe0": "an old Excel workbook; export the sheet as CSV",
@@ -47,7 +47,7 @@ SIGNATURES = {
 
 
 class Options(NamedTuple):
-    """Options for reading a file, which `read_table` explains; None leaves a choice to the file."""
+    """Options for reading a file, as in `read_table`; None leaves the choice to the file."""
 
     columns: Sequence[str] | None = None
     time_column: str | None = None
@@ -66,8 +66,8 @@ class Options(NamedTuple):
 
 
 class Found(NamedTuple):
-    """The contents of a file as a pandas frame; `trials` numbers the recordings, one per row, where
-    there are several.
+    """The contents of a file as a pandas frame; `trials` is the recording of each row, if there are
+    several.
     """
 
     frame: Any
@@ -75,21 +75,19 @@ class Found(NamedTuple):
     dt: float | None = None
     said: tuple[str, ...] = ()
     decimal: str = "."
-    missing: tuple[str, ...] = ()  # codes that the file itself says mean missing
+    missing: tuple[str, ...] = ()  # codes for missing values that the file itself states
 
 
 def refuse_signature(path: Path, raw: bytes, expected: str) -> None:
-    """Raise an error for a file whose first bytes are those of another format, and name that
-    format.
-    """
+    """Raise an error that names the true format of a file, if its first bytes show another one."""
     for start, what in SIGNATURES.items():
         if raw.startswith(start):
             raise ValueError(f"{path.name} is not {expected} but {what}.")
 
 
 def unpacked(path: Path) -> bytes:
-    """Return the bytes of a file, or of the one text that a compressed one holds, once its size is
-    known to be in proportion.
+    """Return the bytes of a file, or of the one text in a compressed file, after checking that its
+    unpacked size is in proportion.
     """
     suffix, size = path.suffix.lower(), path.stat().st_size
     if suffix == ".gz":
@@ -107,15 +105,15 @@ def unpacked(path: Path) -> bytes:
         if len(names) == 1 and names[0].lower().endswith(TEXT):
             return read_member(archive, names[0], path.name)
     got = listed_names(map(clean_name, names)) or "nothing"
-    remedy = "expected one table in text. Unpack it, and give the file of measurements."
+    remedy = "expected one table in text. Unpack it, and pass the file of measurements."
     raise ValueError(f"{path.name} holds {got}; {remedy}")
 
 
 def unique_names(file: str, names: Sequence[Any]) -> list[str]:
-    """Return printable names; raise an error if two columns share one."""
+    """Return printable names; raise an error if two columns have the same name."""
     names = [clean_name(name) for name in names]
     if twice := [name for name, count in Counter(names).items() if count > 1]:
-        raise ValueError(f"{file} has two columns of the same name, {twice[0]!r}. Rename one.")
+        raise ValueError(f"{file} has two columns with the same name, {twice[0]!r}. Rename one.")
     return names
 
 
@@ -124,15 +122,15 @@ def check_width(path: Path, n_columns: int, n_rows: int, options: Options) -> No
     if n_columns > WIDE and n_columns > n_rows and not options.columns:
         raise ValueError(
             f"{path.name} has {n_columns} columns and only {n_rows} rows: rows are samples and "
-            "columns variables, so it may have to be transposed. Otherwise choose some: --columns."
+            "columns variables, so it may have to be transposed. Otherwise select some: --columns."
         )
 
 
 @contextmanager
 def blamed_on(path: Path, kind: str, remedy: str = "") -> Iterator[None]:
-    """Blame on a file whatever a reader raises, in one line.
+    """Convert any error of a reader to one line that names the file.
 
-    **Raises:** `ValueError` that names the file; `ImportError` for a library that is not there.
+    **Raises:** `ValueError` that names the file; `ImportError` for a library that is not installed.
     """
     try:
         yield
@@ -140,7 +138,7 @@ def blamed_on(path: Path, kind: str, remedy: str = "") -> Iterator[None]:
         needed = (error.name or str(error)).partition(".")[0]
         remedy = "pip install 'ndde_jax[data]'"
         raise ImportError(f"Reading {path.suffix} files needs {needed}: {remedy}.") from error
-    except Exception as error:  # readers raise what they stumble over
+    except Exception as error:  # readers raise errors of any type
         text = (str(error).strip() or type(error).__name__).splitlines()[0][:200].rstrip(".")
         if not (isinstance(error, ValueError) and path.name in text):
             text = f"{path.name} cannot be read as {kind}: {text}"
@@ -148,7 +146,7 @@ def blamed_on(path: Path, kind: str, remedy: str = "") -> Iterator[None]:
 
 
 def _found(path: Path, x: np.ndarray, names: Any, key: str, options: Options) -> Found:
-    """Return the frame of an array `[time dim]`, or `[series time dim]` with the series of each
+    """Return the frame of an array `[time dim]`, or of `[series time dim]` with the series of each
     row.
     """
     import pandas as pd
@@ -166,7 +164,7 @@ def _found(path: Path, x: np.ndarray, names: Any, key: str, options: Options) ->
     check_width(path, width, len(x), options)
     names = [f"x{i}" for i in range(width)] if names is None else list(names)
     if len(names) != width:
-        raise ValueError(f"{what} has {width} columns, and {path.name} {len(names)} names.")
+        raise ValueError(f"{what} has {width} columns, but {path.name} has {len(names)} names.")
     return Found(pd.DataFrame(x, columns=unique_names(path.name, names)), trials)
 
 
@@ -174,9 +172,7 @@ def _found(path: Path, x: np.ndarray, names: Any, key: str, options: Options) ->
 
 
 def read_npz(path: Path, options: Options) -> Found:
-    """Return the one array `[time dim]` of an NPZ, with its `names` and `dt`; unpack nothing
-    else.
-    """
+    """Return one array `[time dim]` of an NPZ file, with its `names` and `dt`; unpack nothing else."""
     with path.open("rb") as raw:
         start = raw.read(8)
     if not start.startswith(b"PK"):
@@ -194,7 +190,7 @@ def read_npz(path: Path, options: Options) -> Found:
         about = {"dt", "names"} | CLOCKS
         left = [name for name in members if name not in about] or members
         key = options.key or (left[0] if len(left) == 1 else "x")
-        # What nobody asked for is not looked into.
+        # Arrays that were not requested are not opened.
         unsaid = [] if options.key or "x" in members else left
         shapes = {array_shape(archive, f"{name}.npy", path.name) for name in unsaid}
         if len(shapes) == 1 == len(min(shapes)):
@@ -207,7 +203,7 @@ def read_npz(path: Path, options: Options) -> Found:
         dt, clocks = read("dt"), [name for name in members if name in CLOCKS - {key}]
         time = read(clocks[0]) if clocks and dt is None else None
     if x is None:
-        raise ValueError(f"{path.name}[{key!r}] holds objects, which are no array of numbers.")
+        raise ValueError(f"{path.name}[{key!r}] holds objects, not an array of numbers.")
     if dt is not None and (dt.size != 1 or dt.dtype.kind not in "iuf"):
         raise ValueError(f"{path.name}['dt'] must be one number; got shape {dt.shape}.")
     if names is not None and (names.ndim != 1 or names.dtype.kind not in "USiu"):
@@ -230,9 +226,7 @@ def read_npy(path: Path, options: Options) -> Found:
 
 
 def read_columns(path: Path, options: Options) -> Found:
-    """Return the columns of a Parquet or Feather file, or the fields of JSON lines; an index
-    first.
-    """
+    """Return the columns of a Parquet or Feather file, or the fields of JSON lines, index first."""
     suffix = path.suffix.lower().replace(".arrow", ".feather")
     kinds = {".parquet": "Parquet", ".feather": "Feather", ".json": "JSON"}
     with blamed_on(path, kind := kinds.get(suffix, "JSON lines")):
@@ -249,7 +243,7 @@ def read_columns(path: Path, options: Options) -> Found:
         else:
             frame = _read_json(path)
     if not isinstance(frame.index, pd.RangeIndex):
-        # One that counts rows is asked for the time last, as its name says.
+        # The name of an index that counts rows makes it the last choice for the time.
         counted = all(str(label) == str(row) for row, label in enumerate(frame.index))
         own, first = frame.index.names, "index" if counted else "time"
         names = [name or (f"level_{i}" if i else first) for i, name in enumerate(own)]
@@ -260,9 +254,7 @@ def read_columns(path: Path, options: Options) -> Found:
 
 
 def _read_json(path: Path) -> Any:
-    """Return records, columns, rows, lines of records, or columns and rows apart (`split`) as a
-    frame.
-    """
+    """Return JSON as a frame: records, columns, rows, lines of records, or `split`."""
     import pandas as pd
 
     text = path.read_text("utf-8-sig")
@@ -275,7 +267,7 @@ def _read_json(path: Path) -> Any:
         return pd.DataFrame(data["data"], data.get("index"), data["columns"])
     tables = [part for part in parts if isinstance(part, list) and part]
     data = tables[0] if len(tables) == 1 and isinstance(tables[0][0], dict) else data
-    # Each record, or column, may bring keys of its own, which all others then lack.
+    # Each record or column may add keys that all others lack.
     records = list(data.values()) if isinstance(data, dict) else data
     keys = set().union(*(record for record in records if isinstance(record, dict)))
     check_size(path.name, 8 * len(records) * len(keys), path.stat().st_size)
@@ -285,12 +277,12 @@ def _read_json(path: Path) -> Any:
 
 
 def _are_rows(keys: Iterable[str]) -> bool:
-    """Return whether all keys are dates or numbers of rows, and none a name."""
+    """Return whether all keys are dates or row numbers, and not names."""
     return all(key.isdecimal() or is_date(key) for key in keys)
 
 
 def _read_feather(path: Path) -> Any:
-    """Return the messages of a Feather file as a frame, once their sizes are known; offsets in its
+    """Return the messages of a Feather file as a frame, after checking their sizes; offsets in its
     footer are not followed.
     """
     import pandas as pd
@@ -299,7 +291,7 @@ def _read_feather(path: Path) -> Any:
     with pyarrow.memory_map(str(path)) as source:
         if source.read(8) != b"ARROW1\0\0":
             refuse_signature(path, path.read_bytes()[:8], "a Feather file")
-            return pd.read_feather(path)  # the first version of the format packs nothing
+            return pd.read_feather(path)  # version 1 of the format is never compressed
         messages = pyarrow.ipc.MessageReader.open_stream(source)
         full = (each for each in messages if each.type in ("record batch", "dictionary"))
         announced = sum(_unpacked(each.metadata.to_pybytes(), each.body) for each in full)
@@ -309,8 +301,9 @@ def _read_feather(path: Path) -> Any:
 
 
 def _unpacked(message: bytes, body: Any) -> int:
-    """Return the number of bytes that an Arrow message unpacks to: its flat buffer lists the
-    positions of columns, and each begins with its size if it is compressed.
+    """Return the number of bytes that an Arrow message unpacks to.
+
+    Its flat buffer lists the positions of columns; a compressed column begins with its size.
     """
 
     def number(kind: str, at: int) -> int:
@@ -342,9 +335,7 @@ def _unpacked(message: bytes, body: Any) -> int:
 
 
 def read_grid(path: Path, options: Options) -> Found:
-    """Return variables of a NetCDF or Zarr file along one dimension, or one variable `[time
-    dim]`.
-    """
+    """Return the variables of a NetCDF or Zarr file along one dimension, or one `[time dim]`."""
     group, _, key = (options.key or "").rpartition("/")
     with blamed_on(path, "NetCDF"):
         data = _opened_grid(path, group)
@@ -366,10 +357,10 @@ def read_grid(path: Path, options: Options) -> Found:
         inner = [d for d in others if d not in trial[:1]]
         if len(inner) > 1 and set(inner) != set(options.variables):
             sizes = ", ".join(f"{d} ({array.sizes[d]})" for d in inner)
-            remedy = f"--variables {','.join(map(str, inner))}, or which tells recordings apart"
+            remedy = f"--variables {','.join(map(str, inner))}, or which one numbers recordings"
             raise ValueError(
-                f"{path.name}[{what!r}] has the dimensions {sizes} beside {time}. Say which are "
-                f"variables, {remedy}, --trial {inner[0]}; averages over regions are fewer and "
+                f"{path.name}[{what!r}] has the dimensions {sizes} besides {time}. Say which are "
+                f"variables, {remedy}, --trial {inner[0]}. Averages over regions give fewer and "
                 "clearer variables."
             )
         array = array.transpose(*trial[:1], time, *inner)
@@ -383,12 +374,10 @@ def read_grid(path: Path, options: Options) -> Found:
 
 
 def _variables(path: Path, data: Any, group: str) -> list[str]:
-    """Return the variables that are meant if none is named: all along one dimension, or the one
-    there is.
-    """
+    """Return the variables to use if none is named: all along one dimension, or the only one."""
     if not data.data_vars and not group and (groups := _groups(path)):
         said = f"groups: {', '.join(groups)}. Name one with --key {groups[0]}/VARIABLE."
-        raise ValueError(f"{path.name} keeps its variables in {said}")
+        raise ValueError(f"{path.name} holds its variables in {said}")
     bounds = {data[name].attrs.get("bounds") for name in data.variables}
     series = ((str(name), x.dims) for name, x in data.squeeze().data_vars.items() if x.ndim)
     edges = ("_bnds", "_bounds")
@@ -404,7 +393,7 @@ def _opened_grid(path: Path, group: str) -> Any:
 
     zarr = {"engine": "zarr", "consolidated": False} if path.suffix.lower() == ".zarr" else {}
     data = xarray.open_dataset(path, decode_times=False, group=group or None, **zarr)
-    try:  # numbers with the unit "days" are numbers, and not spans of time
+    try:  # numbers with the unit "days" are numbers, not durations
         return xarray.decode_cf(data, decode_timedelta=False)
     except ValueError:
         return data
@@ -432,7 +421,7 @@ def _labels(array: Any, inner: Sequence[Any]) -> list[str] | None:
 
 
 def _stamps(coordinate: Any) -> np.ndarray:
-    """Return the times of a coordinate; months, of which xarray knows none, as dates."""
+    """Return the times of a coordinate; months, which xarray does not decode, as dates."""
     units, values = str(coordinate.attrs.get("units", "")), coordinate.to_numpy()
     if not units.lower().startswith("months since"):
         return values

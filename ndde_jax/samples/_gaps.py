@@ -1,10 +1,10 @@
 """Filling of short gaps: by a spline through the neighbours where paths are smooth, by a forecast
-from the samples before where noise drives them.
+from previous samples where noise drives them.
 
-A curve is the better estimate, and the wrong one under noise: it holds half of the noise of the
-next step, which a regression then finds in its inputs. A forecast knows only what came before, so
-what is regressed on it is unbiased (the error of Berkson, *Are there two regressions?*, Journal of
-the American Statistical Association, 1950).
+A curve is the better estimate but the wrong one under noise: it contains half of the noise of the
+next step, which a regression then finds in its inputs. A forecast uses only the past, so
+regressions on it are unbiased (the error of Berkson, *Are there two regressions?*, Journal of the
+American Statistical Association, 1950).
 """
 
 from typing import NamedTuple
@@ -12,12 +12,12 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-# Error of a curve through the neighbours, as a share of the variance of one-step increments, up to
-# which paths count as smooth.
+# Paths are smooth up to this error of a curve through the neighbours, as a share of the variance of
+# one-step increments.
 SMOOTH = 0.1
-# Longest gap that is filled, in samples; and how often the forecast is fitted to what it filled.
+# Longest gap that is filled, in samples; and how often the forecast is refitted to its own values.
 LONGEST, ROUNDS = 5, 3
-# Samples before that the forecast reads.
+# Number of previous samples that the forecast uses.
 ORDER = 2
 # Longest hole, in typical intervals, that interpolation bridges.
 LONGEST_HOLE = 2.5
@@ -26,11 +26,10 @@ LONGEST_HOLE = 2.5
 def fill_gaps(
     x: Float[np.ndarray, "time dim"],
 ) -> tuple[Float[np.ndarray, "time dim"], Bool[np.ndarray, "time dim"], Float[np.ndarray, "dim"]]:
-    """Return a trajectory with its short gaps filled, where they were, and the expected error.
+    """Return a trajectory with its short gaps filled, their positions, and the expected error.
 
-    The error is measured on every twentieth known value, left out and filled in turn: its variance
-    as a share of that of one-step increments, per variable. Gaps longer than five samples and
-    those at the ends stay.
+    The error is measured on held-out values, one in twenty: its variance as a share of that of
+    one-step increments, per variable. Gaps longer than five samples and gaps at the ends stay.
     """
     missing = np.isnan(x)
     short = missing & ~_long(missing)
@@ -41,7 +40,7 @@ def fill_gaps(
     rows = np.arange(10, len(x) - 1)
     held[rows, rows % x.shape[1]] = rows // x.shape[1] % max(20 // x.shape[1], 2) == 0
     held &= ~missing
-    for j in np.flatnonzero(~held.any(axis=0)):  # all of them are missing, as every other one is
+    for j in np.flatnonzero(~held.any(axis=0)):  # all are missing, as when every other value is
         held[np.flatnonzero(~missing[:, j])[10:-1:20], j] = True
     trial = np.where(held, np.nan, x)
     steps = np.diff(x, axis=0)
@@ -57,20 +56,20 @@ def fill_gaps(
 
 
 def runs(there: Bool[np.ndarray, "time"]) -> Int[np.ndarray, "run 2"]:
-    """Return where each run of true values starts and stops."""
+    """Return the start and stop of each run of true values."""
     edges = np.flatnonzero(np.diff(np.concatenate([[0], there.astype(int), [0]])))
     return edges.reshape(-1, 2)
 
 
 def longest_run(there: Bool[np.ndarray, "time"]) -> slice:
-    """Return the longest run of true values, empty where there is none."""
+    """Return the longest run of true values, empty if there is none."""
     found = np.concatenate([np.zeros((1, 2), int), runs(there)])
     return slice(*found[np.ptp(found, axis=1).argmax()].tolist())
 
 
 class Stretch(NamedTuple):
-    """A part of a variable without a long gap: the number of its `first` sample, and its values
-    `x`, short gaps bridged by straight lines.
+    """A part of a variable without long gaps: the index of its `first` sample, and its values `x`,
+    with short gaps bridged by straight lines.
     """
 
     first: int
@@ -78,13 +77,13 @@ class Stretch(NamedTuple):
 
     @classmethod
     def longest(cls, x: Float[np.ndarray, "time"]) -> "Stretch":
-        """Return the longest stretch of a variable, empty where nothing is measured."""
+        """Return the longest stretch of a variable, empty if nothing is measured."""
         run = longest_run(~_long(~np.isfinite(x)[:, None])[:, 0])
         return cls(run.start, bridged(x[run, None])[:, 0])
 
 
 def bridged(x: Float[np.ndarray, "time dim"]) -> Float[np.ndarray, "time dim"]:
-    """Return values with straight lines over all gaps; zeros for a variable without any value."""
+    """Return values with straight lines over all gaps; zeros for a variable without values."""
     import pandas as pd
 
     filled = pd.DataFrame(x, dtype=float).interpolate(limit_direction="both")
@@ -116,8 +115,8 @@ def _curved(x, missing):
 
 
 def _forecast(x, missing):
-    """Return a linear forecast from all variables at the samples before, fitted to what it
-    fills.
+    """Return a linear forecast from all variables at previous samples, refitted to the values that
+    it fills.
     """
     filled = np.where(missing, np.nan, x)
     center = np.nanmean(filled, axis=0)
@@ -143,7 +142,7 @@ def _forecast(x, missing):
 
 
 def around_a_grid(times: Float[np.ndarray, "time"]) -> bool:
-    """Return whether each stamp lies nearest to its own point of a regular grid."""
+    """Return whether each stamp is closest to its own point of a regular grid."""
     count = np.arange(len(times))
     step, start = np.polyfit(count, times, 1)
     return bool(np.abs(times - start - step * count).max() < step / 2)
@@ -152,7 +151,7 @@ def around_a_grid(times: Float[np.ndarray, "time"]) -> bool:
 def with_rows(
     x: Float[np.ndarray, "time dim"], count: np.ndarray, start: float, step: float
 ) -> tuple[Float[np.ndarray, "row dim"], Float[np.ndarray, "row"]]:
-    """Return the samples on a grid with a row for every count; NaN where nothing was measured."""
+    """Return samples on a grid with a row for every count; NaN where nothing was measured."""
     values = np.full((count[-1] + 1, x.shape[1]), np.nan)
     values[count] = x
     return values, start + step * np.arange(len(values))
@@ -163,10 +162,10 @@ def interpolated(
 ) -> tuple[Float[np.ndarray, "row dim"], Float[np.ndarray, "row"], Float[np.ndarray, "dim"]]:
     """Return samples interpolated to a grid of this step, its times, and the variance of the error.
 
-    Per variable a cubic spline or straight lines, whichever finds every other value, left out, from
-    the rest with the smaller error. That error belongs to twice the interval: a fourth of its
-    variance, for paths that noise drives half of it, is what the grid has. The half is taken.
-    Grid points in holes wider than 2.5 intervals are NaN.
+    Each variable uses a cubic spline or straight lines, whichever predicts every other value,
+    held out, with the smaller error. That error is for twice the interval. On the grid, a quarter
+    of its variance remains for smooth paths, and half for paths driven by noise. Half is used. Grid
+    points in holes wider than 2.5 intervals are NaN.
     """
     from scipy.interpolate import CubicSpline
 

@@ -1,8 +1,7 @@
-"""Inputs that somebody sets, or measures, at the ticks of a slower clock; in between the last value
-holds.
+"""Inputs that are set or measured at the ticks of a slower clock and hold their value in between.
 
-Nothing can be seen to drive them between two ticks, so a search that takes every sample for a
-chance to be driven has far fewer windows than it counts.
+Nothing can be seen to drive them between two ticks, so a search that counts every sample as an
+opportunity has far fewer windows than it counts.
 """
 
 from collections.abc import Iterator
@@ -13,27 +12,26 @@ from jaxtyping import Float, Int
 from ._gaps import LONGEST_HOLE, bridged
 from ._samples import Samples
 
-# Changes from which on it is no chance that all of them are at ticks.
+# Minimum number of changes that all fall on ticks.
 CHANGES = 10
-# Ticks that tell whether others drive a variable, and the chance to see a driver where there is
-# none.
+# Minimum number of ticks for testing whether others drive a variable, and the error rate of the
+# test.
 TICKS, ERROR = 20, 0.01
-# Ages at which other variables may tell what is set, spread over the time between two ticks.
+# Number of lags of the other variables that are tested, spread over the time between two ticks.
 AGES = 13
-# Spread of what is left of ranks, over their number, below which it is rounding.
+# Spread of residual ranks, over their number, below which it is rounding.
 ROUNDING = 1e-9
-# Share of measured values below which a variable is measured seldom, if another is not.
+# Share of measured values below which a variable is measured seldom, if another has more.
 HALF = 0.5
 
 
 def measured_seldom(samples: Samples) -> dict[int, int]:
-    """Return the numbers of variables that have values at every second sample at most, from the
-    first to the last of them at intervals of about one length, with that length in samples;
-    nothing if no variable has more.
+    """Return the numbers of variables with values at no more than every second sample, at intervals
+    of about one length, each with that length in samples; empty if no variable has more values.
     """
     there = [np.isfinite(x) for x in samples.values]
     share = np.concatenate(there).mean(axis=0)
-    both_ends = len(there) / sum(map(len, there))  # of each recording, which is one value more
+    both_ends = len(there) / sum(map(len, there))  # both ends of each recording: one value more
     found = {}
     for j in np.flatnonzero(share - both_ends < HALF) if share.max() > HALF + both_ends else ():
         between = np.concatenate([np.diff(np.flatnonzero(known[:, j])) for known in there])
@@ -47,8 +45,8 @@ def measured_seldom(samples: Samples) -> dict[int, int]:
 def until_the_next(
     x: Float[np.ndarray, "time dim"], seldom: dict[int, int]
 ) -> Float[np.ndarray, "time dim"]:
-    """Return values that hold until the next, for two and a half usual intervals at most, in the
-    variables that are measured seldom.
+    """Return values in which the variables measured seldom hold each value until the next, for at
+    most two and a half usual intervals.
     """
     import pandas as pd
 
@@ -59,12 +57,13 @@ def until_the_next(
 
 
 def held_inputs(samples: Samples) -> dict[int, int]:
-    """Return the numbers of variables that change only every so many samples, with how many, and
-    that no other variable foretells: by rank correlations of what is new at a tick with the others
-    at samples before it and in the mean since the last one, at an error rate of 1 % a variable.
-    What others do at the tick itself may be an answer to it, as that of a controller.
+    """Return the numbers of variables that change only at the ticks of a slower clock, each with
+    the samples per tick, and that no other variable predicts.
 
-    Nothing is returned if all variables are held: then the record is listed too often.
+    Prediction is tested by rank correlations of the change at a tick with the others at samples
+    before it and in the mean since the last tick, at an error rate of 1 % per variable. Values of
+    others at the tick itself do not count, because they may respond to it, as a controller does.
+    The result is empty if all variables are held: then the record repeats its samples.
     """
     clocks = {j: clock_of(samples, j) for j in range(samples.dim)}
     held = {j: clock for j, clock in clocks.items() if clock > 1}
@@ -80,23 +79,21 @@ def _changes(value: Float[np.ndarray, " time"]) -> Int[np.ndarray, " change"]:
 
 
 def clock_of(samples: Samples, variable: int) -> int:
-    """Return how many samples lie from one tick to the next; 1 where changes follow no slower
-    clock.
-    """
+    """Return the number of samples from one tick to the next; 1 if changes follow no slower clock."""
     changes = [_changes(np.asarray(x, float)[:, variable]) for x in samples.values]
     steps = np.concatenate([np.diff(at) for at in changes])
     return int(np.gcd.reduce(steps)) if len(steps) >= CHANGES else 1
 
 
 def is_switch(samples: Samples, variable: int) -> bool:
-    """Return whether a variable has two values only."""
+    """Return whether a variable has exactly two values."""
     values = np.concatenate([np.asarray(x, float)[:, variable] for x in samples.values])
     return len(np.unique(values[np.isfinite(values)])) == 2
 
 
 def _foretold(samples: Samples, variable: int, clock: int) -> bool:
-    """Return whether others tell what is new in a held variable; True if there are too few
-    ticks to know.
+    """Return whether other variables predict the changes of a held variable; True if there are too
+    few ticks for the test.
     """
     from scipy import stats  # takes most of a second to import
 
@@ -104,7 +101,7 @@ def _foretold(samples: Samples, variable: int, clock: int) -> bool:
     table = table[np.isfinite(table).all(axis=1)]
     if len(table) < TICKS:
         return True
-    # Ranks first: of what is new in a value of two levels, ranks would tell the level before.
+    # Ranks first: the ranks of a residual of a two-level variable would reveal the level before.
     ranks = stats.rankdata(table, axis=0)
     own = np.column_stack([np.ones(len(ranks)), ranks[:, 1]])
     left = ranks - own @ np.linalg.lstsq(own, ranks, rcond=None)[0]
@@ -119,8 +116,8 @@ def _foretold(samples: Samples, variable: int, clock: int) -> bool:
 def _at_ticks(
     samples: Samples, variable: int, clock: int
 ) -> Iterator[Float[np.ndarray, "tick column"]]:
-    """Yield for each recording what is set at every tick, what was set before, and the others, with
-    straight lines over their gaps.
+    """Yield, for each recording, the value set at every tick, the value before it, and the other
+    variables, with straight lines over their gaps.
     """
     ages = np.unique(np.linspace(1, clock, AGES).astype(int))
     for x in samples.values:

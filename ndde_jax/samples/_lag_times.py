@@ -1,4 +1,4 @@
-"""Lags given in samples, or as times with a unit."""
+"""Lags given in samples or as times with a unit."""
 
 import re
 from typing import Any
@@ -8,7 +8,7 @@ from .._spoken import MONTHS, SECONDS, unit_ratio
 from ._samples import Samples
 
 _TIME = re.compile(r"(\d+(?:\.\d*)?)\s*([A-Za-z]+)")
-# How far a time may lie off a sample, in sampling intervals.
+# Maximum distance of a time from a sample, in sampling intervals.
 OFF_GRID = 0.02
 MOST = 10_000
 
@@ -20,13 +20,13 @@ def has_unit(lags: Any) -> bool:
 
 
 def lags_in_samples(lags: Any, samples: Samples) -> Any:
-    """Return lags in samples from times with a unit; lags without one are returned as they are.
+    """Return lags in samples from times with a unit; lags without a unit are returned unchanged.
 
-    "6h" is one lag, "0,6h,12h" a list, "0:24h:2h" a range with its end, without a step every
-    sample; a list may mix numbers of samples and times.
+    "6h" is one lag, "0,6h,12h" a list, and "0:24h:2h" a range that includes its end; without a step
+    it holds every sample. A list may mix numbers of samples and times.
 
-    **Raises:** `ValueError` for what is no time, for a unit that cannot be converted into that of
-    the samples, and for times that fall between samples.
+    **Raises:** `ValueError` for text that is not a time, for a unit that cannot be converted into
+    that of the samples, and for times that fall between samples.
     """
     if not has_unit(lags):
         return lags
@@ -37,7 +37,7 @@ def lags_in_samples(lags: Any, samples: Samples) -> Any:
 
 
 def written_lags(text: str, samples: Samples | None = None) -> tuple[int, ...]:
-    """Return lags in samples, ascending, from how they are written; times need known samples.
+    """Return lags in samples, ascending, from their text form; times require `samples`.
 
     **Raises:** `ValueError`, as `lags_in_samples`.
 
@@ -52,8 +52,8 @@ def written_lags(text: str, samples: Samples | None = None) -> tuple[int, ...]:
             raise _refused(text)
         lags = range(start, stop + 1, step)
         if len(lags) + len(found) > MOST:
-            got = f"got {shown(text)}. START:STOP:STEP takes every STEPth."
-            raise ValueError(f"lags: expected at most {MOST} of them; {got}")
+            got = f"got {shown(text)}. START:STOP:STEP takes every STEPth lag."
+            raise ValueError(f"lags: expected at most {MOST} lags; {got}")
         found.update(lags)
     return tuple(sorted(found))
 
@@ -65,7 +65,7 @@ def _refused(text: str) -> ValueError:
 
 
 def _lag(text: str, samples: Samples | None, whole: str) -> int:
-    """Return one lag in samples; `whole` is what it is a part of."""
+    """Return one lag in samples; `whole` is the complete text, for error messages."""
     if text.isdecimal():
         return int(text)
     match = _TIME.fullmatch(text)
@@ -74,14 +74,14 @@ def _lag(text: str, samples: Samples | None, whole: str) -> int:
     unit, own = match[2], samples.time_unit.strip()
     ratio = unit_ratio(unit, own)
     if ratio is None:
-        why = f"{unit!r} means nothing as long as the unit of dt is unknown; give time_unit."
+        why = f"{unit!r} has no meaning while the unit of dt is unknown; pass time_unit."
         if own:
-            known = f"known are {', '.join((*SECONDS, *MONTHS))}, months and years on their own"
+            known = f"known units: {', '.join((*SECONDS, *MONTHS))} (months and years separately)"
             why = f"cannot convert {unit!r} into the unit of the samples, {own!r}; {known}."
         raise ValueError(f"lags: {why}")
     lag = float(match[1]) * ratio / samples.dt
     if abs(lag - round(lag)) > OFF_GRID:
-        what = f"{lag:.4g} samples of {samples.dt:.4g} {samples.time_unit}, and no whole number"
-        remedy = "Take the nearest, or interpolate to a finer grid."
+        what = f"{lag:.4g} samples of {samples.dt:.4g} {samples.time_unit}, not a whole number"
+        remedy = "Use the nearest sample, or interpolate to a finer grid."
         raise ValueError(f"lags: {text} is {what}. {remedy}")
     return round(lag)

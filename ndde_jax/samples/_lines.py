@@ -1,4 +1,4 @@
-"""Seasons and clocks: spectral lines of stable phase, which no noisy autonomous system has."""
+"""Seasons and clocks: spectral lines of stable phase, which noisy autonomous systems lack."""
 
 import dataclasses
 from typing import NamedTuple
@@ -9,42 +9,41 @@ from jaxtyping import Float
 from ._columns import PAST, line as straight
 from ._treatments import terms
 
-# Cycles that a record must hold before one can say that a phase keeps time: of any period, and of a
-# known clock, whose period need not be looked for.
-# Three years of 365 days are three cycles.
+# Minimum number of cycles in a record to test a phase: of any period, and of a known clock, whose
+# period need not be searched for. ALMOST: three years of 365 days count as three cycles.
 FEWEST_CYCLES, OF_CLOCK, ALMOST = 6, 3, 0.02
-# Cycles per record by which a line may differ from a known clock and be that: the frequency of one
-# that is barely found is certain to an eighth of a cycle. The moon's day of 23.93 hours is another
-# clock than the sun's after eighty days.
+# Cycles per record by which a line may differ from a known clock: the frequency of a barely
+# detected line is certain to an eighth of a cycle. The sidereal day of 23.93 hours differs from the
+# solar day after eighty days.
 SAME_CLOCK = 0.4
-# Samples per cycle that records without a unit of time are likely to have: quarters and months of a
-# year, days and working days of a week, five minutes to hours of a day, weeks and days of a year.
-# A period between four samples and a sixth of the record is near one of these by a chance of two to
-# four in a hundred: the sum of their widths over the range, both in logarithms.
+# Likely samples per cycle in records without a unit of time: quarters and months of a year, days
+# and working days of a week, five minutes to hours of a day, weeks and days of a year. A period
+# between four samples and a sixth of the record is near one of these with a probability of 2 to
+# 4 %: the sum of their widths over the range, both in logarithms.
 USUAL, SAME_COUNT = (4, 12, 7, 5, 288, 144, 96, 48, 24, 365.2425 / 7, 365.2425), 0.01
-# Most pieces of a record whose phases are compared.
+# Maximum number of pieces of a record whose phases are compared.
 PIECES = 32
-# Candidates looked at per variable: the highest peaks over what is around.
+# Candidates per variable: the highest peaks relative to the background.
 CANDIDATES = 6
-# Searches of a variable, each without the lines found so far: pieces are too short to tell a weak
-# line, such as the solar tide, from a strong one beside it.
+# Searches per variable, each without the lines found so far: pieces are too short to separate a
+# weak line, such as the solar tide, from a strong one next to it.
 PASSES = 4
-# How much finer than that of the record the grid of frequencies is.
+# Refinement of the frequency grid relative to that of the record.
 PADDING = 8
-# Chance, over all variables and frequencies of a record, of a line where there is none.
+# Probability of a false line, over all variables and frequencies of a record.
 CHANCE = 1e-3
-# How many standard deviations the two parts of what fluctuates may differ in size.
+# Standard deviations by which scatter across the phase may exceed scatter along it.
 LOPSIDED = 3.0
-# Radians squared by which noise would have shifted the phase of an oscillation of the system's own,
-# from which on a phase that kept time shows that it is none; and where its period is a usual count.
+# Squared phase shift, in radians squared, that noise would have given an oscillation of the system
+# itself. Beyond it, a stable phase shows an outer clock; the second limit is for usual periods.
 WANDER, OF_USUAL = 2.5, 0.5
-# Chance of a wave that adds to what the past foretells of a system, of any period and of that of a
-# known clock, which is likely to be there; from the last on it may be that of a known clock.
+# Probability that a wave without predictive value seems to improve predictions from the past: limit
+# for any period, for known clocks, which are likely present, and for possible known clocks.
 UNFORESEEN, OF_KNOWN, PERHAPS = 1e-6, 1e-4, 1e-2
-# What is left without a line that is white to this share, in a variable of which the line is no
-# more than that share, cannot be the error of measuring an oscillation of the system's own.
+# If the residual of a line is white to this share, and the line is at most that share of its
+# variable, the residual cannot be the measurement error of an oscillation of the system itself.
 ROUGH, MOSTLY = 0.25, 0.8
-# A variable without noise counts as one with so much of that.
+# Smallest squared phase shift assumed for a variable, also for one without noise.
 QUIET = 0.1
 
 
@@ -54,10 +53,10 @@ class Line:
 
     - `period`: in samples.
     - `share`: of the variance of the variable.
-    - `of_clock`: whether the period is that of a known clock, or of an overtone of one.
+    - `of_clock`: whether the period is that of a known clock or of one of its overtones.
     - `share_of_steps`: of the variance of the steps of the variable.
-    - `outer`: whether a clock from outside makes it; else a system that little noise moves,
-        measured with errors, may do so, and any system where it is that of a known clock.
+    - `outer`: whether an outside clock causes it. If not, the system itself may cause it: a system
+        with little noise, measured with errors, or any system if the period is of a known clock.
     """
 
     column: int
@@ -73,26 +72,29 @@ def find_lines(
 ) -> tuple[Line, ...]:
     """Return the spectral lines of complete, equally spaced samples, strongest first.
 
-    The record is cut into pieces of whole cycles, and the oscillation at a candidate frequency
-    measured in each. Of a season the pieces agree in amplitude and phase up to what else moves the
-    variable, which changes both alike. An oscillation that a system makes itself forgets its phase:
-    noise shifts it, and no force brings it back, so phases drift apart more than amplitudes do. A
-    line must (a) stand out against its own scatter from piece to piece, counting pieces that
-    resemble their neighbours as fewer, with a chance of 1e-3 per record, (b) scatter in phase no
-    more than in amplitude, to three standard deviations, and (c) foretell samples beyond what the
-    samples before do, to a chance of 1e-6 (of a known clock 1e-4, in all variables together). It is
-    of an outer clock where (d) the noise of the record would have shifted the phase of an
-    oscillation of the system's own, by about a radian and a half in the geometric mean of all
-    variables: without noise such a system keeps time as a clock does, and its line is left out
-    unless what is left is rough. `clocks` are periods, in samples, of known ones (a year, a day):
-    these and their overtones need not show (d), and three cycles of one are enough where six of any
-    other are needed: so few may stand out against the waves beside them instead of (a). From a
-    chance of 1e-4 to 1e-2 in (c) a line of a known clock is returned as one that a system may make
-    itself. Where no clock is known, a fifth of that shift is enough in (d) for a period of 24, 48
-    or as many samples as days and years usually have.
+    The record is cut into pieces of whole cycles, and the oscillation at a candidate frequency is
+    measured in each. For a season, the pieces agree in amplitude and phase up to the other
+    movements of the variable, which disturb both equally. An oscillation of the system itself loses
+    its phase: noise shifts the phase and no force restores it, so phases drift apart more than
+    amplitudes. A line must
 
-    The first is the F-test of Thomson, *Spectrum estimation and harmonic analysis* (Proceedings of
-    the IEEE, 1982), on pieces instead of tapers.
+    - (a) stand out against its own scatter from piece to piece, counting pieces that resemble their
+      neighbours as fewer, with a false positive probability of 1e-3 per record;
+    - (b) scatter in phase no more than in amplitude, to three standard deviations;
+    - (c) improve on predictions from past samples, with a false positive probability of 1e-6 (1e-4
+      for a known clock, in all variables together).
+
+    A line is from an outer clock if (d) noise would have shifted the phase of an oscillation of the
+    system itself, by about a radian and a half in the geometric mean of all variables. Without
+    noise such a system keeps time like a clock, and its line is omitted unless the residual is
+    rough. `clocks` are the periods, in samples, of known clocks (a year, a day). These and their
+    overtones need not satisfy (d), and three cycles suffice instead of six. With so few, standing
+    out against neighbouring frequencies may replace (a). Between 1e-4 and 1e-2 in (c), a line of a
+    known clock is returned as one that the system may cause itself. If no clock is known, a fifth
+    of the squared shift suffices in (d) for periods of 24, 48 or other usual numbers of samples.
+
+    (a) is the F-test of Thomson, *Spectrum estimation and harmonic analysis* (Proceedings of the
+    IEEE, 1982), on pieces instead of tapers.
     """
     n, dim = x.shape
     if n < 4 * FEWEST_CYCLES:
@@ -119,7 +121,7 @@ def find_lines(
             rest = _without(x[:, j], kept[:k] + kept[k + 1 :])
             kept[k] = _tested(rest, 1 / line.period, int(j), total[j], dim) or line
         found += kept
-    # In radians squared, of an oscillation that made up all of the variance.
+    # In radians squared, for an oscillation that makes up all of the variance.
     wander = [n * dynamical_noise(x[:, j]) / (2 * total[j]) for j in moving]
     shift = float(np.exp(np.mean(np.log(np.maximum(wander, QUIET))))) if wander else 0.0
 
@@ -134,9 +136,8 @@ def find_lines(
     chances = _chances(x, {line.period for line in found})
 
     def told(line: Line) -> Line | None:
-        """Return the line with whether it is that of a known clock, its share of steps, and whether
-        noise would have shifted the phase of an oscillation of the system's own; None in a smooth
-        record, where it would not.
+        """Return the line with `of_clock`, `share_of_steps` and `outer` set; None if it does not
+        improve predictions, or in a smooth record whose own oscillations keep their phase.
         """
         near, chance = is_known(line.period), chances[line.period]
         unforeseen = chance.apart < UNFORESEEN or (near and min(chance) < OF_KNOWN)
@@ -158,9 +159,7 @@ def find_lines(
 
 
 def with_overtones(clocks: tuple[float, ...]) -> tuple[float, ...]:
-    """Return periods with those of two and of three cycles in one, which a week of five working
-    days has.
-    """
+    """Return periods together with their halves and thirds, which a week of five working days has."""
     return tuple(clock / k for clock in clocks for k in (1, 2, 3))
 
 
@@ -173,8 +172,8 @@ def _without(x: Float[np.ndarray, "time"], lines: list[Line]) -> Float[np.ndarra
 
 
 class Chance(NamedTuple):
-    """The chance that a wave which foretells nothing beyond the samples before seems to foretell as
-    much as this one: of any variable by itself, `apart`, and of all of them `together`.
+    """The probability that a wave without predictive value beyond past samples seems as predictive
+    as this one: in any single variable, `apart`, and in all of them `together`.
     """
 
     apart: float
@@ -182,13 +181,13 @@ class Chance(NamedTuple):
 
 
 def _chances(x: Float[np.ndarray, "time dim"], periods: set[float]) -> dict[float, Chance]:
-    """Return the chances of waves that predict samples better than the samples before them do.
+    """Return, for each period, the probabilities of its improvement on predictions from the past.
 
-    What a system does next follows from its past, an outer clock adds to that. The past are the
-    last samples of all variables, and the cubes of the very last, without which the phase of a
-    strongly bent oscillation would foretell what they miss. Together, variables are tested by the
-    statistic of Wilks with Bartlett's approximation. Where too few samples are left, no chance is
-    told: they are 0.
+    The next state of a system follows from its past; an outer clock adds to this. The past is the
+    last samples of all variables, with the squares and cubes of the very last one. Without these
+    the phase of a strongly nonlinear oscillation would predict what the linear terms miss. All
+    variables together are tested by Wilks' statistic with Bartlett's approximation. With too few
+    samples the probabilities are 0.
     """
     from scipy.special import chdtrc  # takes a moment to import
 
@@ -211,7 +210,7 @@ def _chances(x: Float[np.ndarray, "time dim"], periods: set[float]) -> dict[floa
         along = wave.T @ rest
         explained = (along**2).sum(axis=0)
         left = np.maximum((rest**2).sum(axis=0) - explained, 1e-300)
-        # Of an F-distribution with two degrees of freedom above.
+        # Tail of an F distribution with two degrees of freedom in the numerator.
         apart = dim * np.exp(-free / 2 * np.log1p(explained / left).max())
         wilks = np.linalg.det(np.eye(2) - along @ inverse @ along.T)
         statistic = -(free + 2 - (dim + 3) / 2) * np.log(np.clip(wilks, 1e-300, 1))
@@ -220,16 +219,16 @@ def _chances(x: Float[np.ndarray, "time dim"], periods: set[float]) -> dict[floa
 
 
 def _size(rest: np.ndarray) -> float:
-    """Return a variance that bursts, between which there is next to nothing, do not raise."""
+    """Return a variance that is not raised by isolated bursts."""
     return min(np.mean(rest**2), (1.4826 * np.median(np.abs(rest))) ** 2) if len(rest) else 0.0
 
 
 def dynamical_noise(x: Float[np.ndarray, "time"]) -> float:
-    """Return a lower bound on the variance per step of dynamical noise, without measurement error;
-    0 where none can be shown.
+    """Return a lower bound on the variance per step of dynamical noise, excluding measurement
+    error; 0 if none can be shown.
 
-    Fourth differences of samples with white error s and increments with white noise q have variance
-    70 s + 20 q and lag-1 covariance −56 s − 15 q, and hold next to nothing of a smooth signal.
+    Fourth differences of samples with error variance s and increment noise variance q have variance
+    70 s + 20 q and lag-1 covariance −56 s − 15 q, and contain almost nothing of a smooth signal.
     Their correlation is lowered by one and a half of its standard deviations.
     """
     rest = np.diff(x, n=4)
@@ -240,7 +239,7 @@ def dynamical_noise(x: Float[np.ndarray, "time"]) -> float:
 
 
 def _peaks(x: Float[np.ndarray, "time"]) -> list[float]:
-    """Return the frequencies, in cycles per sample, at which the spectrum stands out most."""
+    """Return the frequencies, in cycles per sample, of the strongest peaks of the spectrum."""
     from scipy.ndimage import median_filter
 
     n = len(x)
@@ -271,12 +270,12 @@ def _tested(
 ) -> Line | None:
     """Return the line at a frequency of a variable; None if there is none.
 
-    - `clocks`: how many known clocks are tested, where the frequency is that of one; 0 where it was
-        looked for among all.
+    - `clocks`: number of known clocks tested, if the frequency is that of one; 0 if it was found by
+        searching all frequencies.
     """
     n = len(x)
     cycles = frequency * n
-    # Pieces of whole cycles and no fewer than four samples.
+    # Pieces of whole cycles with at least four samples.
     per_piece = max(1, round(cycles / PIECES), int(np.ceil(4 * frequency)))
     length = round(per_piece / frequency)
     count = n // length
@@ -284,8 +283,8 @@ def _tested(
         return None
     z = _pieces(x, frequency, length, count)
     if not clocks:
-        # A frequency that is slightly off turns the phase from piece to piece; the turn that brings
-        # all into line is the one that leaves the longest mean.
+        # A frequency that is slightly off turns the phase from piece to piece. The turn that aligns
+        # all pieces is the one with the longest mean.
         shift = np.linspace(-1, 1, 65) / (2 * n)
         turned = np.exp(-2j * np.pi * shift[:, None] * length * np.arange(count)[None])
         frequency = frequency + shift[np.argmax(np.abs(turned @ z))]
@@ -307,7 +306,7 @@ def _tested(
         return None
     turned = rest * np.conj(mean) / abs(mean)
     along, across = np.sum(turned.real**2), np.sum(turned.imag**2)
-    # What a record without any noise leaves is rounding.
+    # In a record without noise, the residual is rounding.
     rounding = 1e-12 * count * abs(mean) ** 2
     if across > (along + rounding) * np.exp(2 * LOPSIDED / np.sqrt(effective - 1)):
         return None
@@ -316,11 +315,11 @@ def _tested(
 
 
 def _beside(x: Float[np.ndarray, "time"], frequency: float) -> float:
-    """Return the logarithm of the chance that a wave of a known frequency is as large as it is,
-    given the waves beside it: of up to twice as many cycles in the record, but for its overtones.
+    """Return the log probability that a wave of a known frequency is this large by chance, given
+    neighbouring frequencies: those with up to twice as many cycles in the record, except overtones.
 
-    Few cycles cut into pieces hardly tell their scatter; noise is as large at neighbouring
-    frequencies, and larger at lower ones where it is red.
+    The scatter of a few pieces is too uncertain. Noise is as large at neighbouring frequencies, and
+    larger at lower ones if it is red.
     """
     n, cycles = len(x), frequency * len(x)
     rest = _without(x, [Line(0, 1 / frequency, 0.0)])
@@ -330,7 +329,7 @@ def _beside(x: Float[np.ndarray, "time"], frequency: float) -> float:
         return 0.0
     noise = np.mean(np.abs(np.fft.rfft(rest)[counts]) ** 2)
     wave = (np.sum(x**2) - np.sum(rest**2)) * n / 2
-    # Of an F-distribution with two degrees of freedom above.
+    # Tail of an F distribution with two degrees of freedom in the numerator.
     return float(-len(counts) * np.log1p(wave / max(noise, 1e-300) / len(counts)))
 
 

@@ -1,5 +1,5 @@
-"""Noise in a trajectory: how much there is, and whether it is white, filtered, ringing, or an error
-of measuring.
+"""Noise in a trajectory: its amount, and whether it is white, filtered, ringing, or measurement
+error.
 """
 
 import functools
@@ -18,56 +18,57 @@ from ._gaps import longest_run
 from ._samples import Samples
 from ._trajectories import Trajectories, read_trajectories
 
-# Shortest stretch without missing values whose spectrum counts.
+# Shortest stretch without missing values whose spectrum is used.
 SHORTEST_SPECTRUM = 64
 
-# Differences taken of the increments before what is left counts as noise. Each further one removes
-# a smooth signal by another factor ~ frequency * dt, and costs one sample.
+# Number of differences of the increments, after which the remainder counts as noise. Each one
+# reduces a smooth signal by another factor ~ frequency * dt and costs one sample.
 ORDER = 4
-# Samples at either end over which ringing is averaged, and the share of such stretches, the loudest
-# of the series, that it must exceed.
+# Samples at either end over which ringing is averaged, and the quantile of all such stretches of
+# the series with which it is compared.
 END = 8
 LOUD = 0.97
-# Samples of the shortest stretch that can show an error.
+# Length of the shortest stretch that can show an error, in samples.
 FEWEST = 50
-# Changes from sample to sample larger than this share of the variance say that sampling is too
-# coarse for a path, whose memory of its own then looks like errors.
+# If the variance of one-step changes exceeds this share of the variance, sampling is too coarse:
+# the memory of the path itself then looks like errors.
 COARSE = 0.3
-# Cycles per sample from which on a path adds next to nothing to the spectrum of its changes.
+# Frequency, in cycles per sample, above which a path hardly adds to the spectrum of its changes.
 HIGH = 0.25
-# Standard deviations by which an error must exceed nothing.
+# Standard errors by which a measurement error must exceed zero.
 SURE = 2.5
-# Bands of high frequencies that are compared with the spectrum; share of it below which a band is
-# empty, and the chance of one that is by chance.
+# Number of high-frequency bands compared with the expected spectrum; the share of it below which a
+# band is empty; and the probability of a false empty band.
 BANDS, EMPTY, BY_CHANCE = 8, 0.5, 1e-4
-# Scoring steps of the likelihood; five are the rule.
+# Scoring steps of the likelihood; five usually suffice.
 STEPS = 25
 
 
 def noise_share(x: TrajectoryLike, *, t: Any = None) -> Float[Array, "dim"]:
     """Return the share of white noise in the variance of the one-step increments, per variable.
 
-    A signal that is smooth at the sampling interval is nearly a polynomial over a few samples, and
-    repeated differences remove it; what dynamical noise adds to the increments dₖ = Xₖ₊₁ − Xₖ is
-    independent from step to step, and differences keep it. With m = 4,
+    A signal that is smooth at the sampling interval is nearly a polynomial over a few samples, so
+    repeated differences remove it. What dynamical noise adds to the increments dₖ = Xₖ₊₁ − Xₖ is
+    independent from step to step, so differences keep it. With m = 4,
 
         share = mean((Δᵐ d)²) / binomial(2m, m) / var(d),  clipped to [0, 1].
 
-    About 0 for a smooth, well-sampled signal; for an SDE about σ²dt / var(d), too high by a factor
-    1 + (relaxation rate × dt) because the drift answers to the noise. White *observation* noise
-    counts 1.8 times its own share of var(d), hence quickly reads 1; a signal sampled so coarsely
-    that it turns within a few samples reads as noise as well.
+    The share is about 0 for a smooth, well-sampled signal. For an SDE it is about σ²dt / var(d),
+    too high by a factor 1 + (relaxation rate × dt) because the drift responds to the noise. White
+    *observation* noise counts 1.8 times its own share of var(d), so the result quickly reaches 1.
+    A signal sampled so coarsely that it turns within a few samples also reads as noise.
 
     **Arguments:**
 
     - `x`: `[time dim]`, `[time]`, `[series time dim]` or a list of arrays `[time dim]`. NaN marks
-        missing values; differences that touch one are left out. Trajectories are pooled.
-    - `t`: time stamps, only if they are irregular. The rates dₖ/Δₖ then replace the increments,
-        with noise variance σ²/Δₖ, and divided differences at the midpoints the plain ones, scaled
-        so that each expects σ²; the share is σ² mean(1/Δ) / var(d/Δ), the above if Δ is constant.
+        missing values; differences that touch one are omitted. Trajectories are pooled.
+    - `t`: time stamps, only if they are irregular. Rates dₖ/Δₖ, with noise variance σ²/Δₖ, then
+        replace the increments. Divided differences at the midpoints replace the plain ones, scaled
+        to have expected square σ². The share is σ² mean(1/Δ) / var(d/Δ); for constant Δ this is the
+        formula above.
 
-    **Returns:** one number per variable; NaN if there are not six complete samples in a row, 0 for
-    a variable whose increments do not vary.
+    **Returns:** one number per variable; NaN without six complete samples in a row, 0 for a
+    variable whose increments do not vary.
 
     **Raises:** `ValueError` for unusable `x` or `t`, as
     [`lagged_windows`][ndde_jax.lagged_windows].
@@ -90,25 +91,25 @@ def noise_share(x: TrajectoryLike, *, t: Any = None) -> Float[Array, "dim"]:
 
 
 def noise_autocorrelation(x: TrajectoryLike, *, order: Checked[int] = ORDER) -> Float[Array, "dim"]:
-    """Return the lag-1 autocorrelation of the m-th difference of the increments, which tells the
+    """Return the lag-1 autocorrelation of the m-th difference of the increments, which reveals the
     kind of noise.
 
-    White dynamical noise, which the system remembers, gives −m/(m+1); white observation noise,
-    added to each measurement and forgotten, gives −(m+1)/(m+2). Mixtures lie in between, a signal
-    that the differences have not removed lies above both.
+    White dynamical noise, which the system remembers, gives −m/(m+1). White observation noise,
+    added to each measurement and forgotten, gives −(m+1)/(m+2). Mixtures lie in between. A signal
+    that the differences have not removed gives a value above both.
 
-    The two values are close (−0.80 and −0.83 for m = 4), so this tells the kinds apart only where
-    noise dominates what is left and the series is long: the standard deviation is 0.4/√time, so two
-    of them separate the values from 600 samples on. A smaller `order` separates them better (−0.50
-    and −0.67 for m = 1, standard deviation 0.8/√time, 100 samples) but leaves more signal in.
+    The two values are close (−0.80 and −0.83 for m = 4), so they can be distinguished only if noise
+    dominates the differences and the series is long: with a standard deviation of 0.4/√time, they
+    are two standard deviations apart from 600 samples on. A smaller `order` separates them better
+    (−0.50 and −0.67 for m = 1, standard deviation 0.8/√time, 100 samples) but keeps more signal.
 
     **Arguments:**
 
     - `x`: as for [`noise_share`][ndde_jax.samples.noise_share], regularly sampled.
-    - `order`: m, the differences taken of the increments; 4 by default, as in `noise_share`.
+    - `order`: m, the number of differences of the increments; 4 by default, as in `noise_share`.
 
-    **Returns:** one number per variable; NaN if there are not order + 3 complete samples in a row
-    or nothing is left after the differences.
+    **Returns:** one number per variable; NaN without order + 3 complete samples in a row, or if the
+    differences vanish.
 
     **Raises:** `ValueError` for unusable `x`, or if `order` is negative.
     """
@@ -127,19 +128,19 @@ def noise_autocorrelation(x: TrajectoryLike, *, order: Checked[int] = ORDER) -> 
 
 
 def high_frequency_roll_off(x: TrajectoryLike) -> Float[Array, "dim"]:
-    """Return the median power of the increments in the top quarter of frequencies over the quarter
-    below.
+    """Return the ratio of the median power of the increments in the top quarter of frequencies to
+    that in the quarter below.
 
-    White noise in the increments gives 0.9 to 1; noise that was band-limited before sampling 0.7,
-    averages over the sampling interval (monthly means, say) less, observation noise more than 1.
-    Says little about signals without noise.
+    White noise in the increments gives 0.9 to 1, noise that was band-limited before sampling 0.7,
+    averages over the sampling interval (such as monthly means) less, and observation noise more
+    than 1. The ratio says little about signals without noise.
 
     **Arguments:**
 
-    - `x`: as for [`noise_share`][ndde_jax.samples.noise_share], regularly sampled. Of each
-        trajectory the longest stretch without missing values counts, if it has 64 samples.
+    - `x`: as for [`noise_share`][ndde_jax.samples.noise_share], regularly sampled. The longest
+        stretch without missing values of each trajectory is used, if it has 64 samples.
 
-    **Returns:** one number per variable, with a standard deviation of about 8/√time; NaN where no
+    **Returns:** one number per variable, with a standard deviation of about 8/√time; NaN if no
     stretch is long enough.
 
     **Raises:** `ValueError` for unusable `x`.
@@ -149,7 +150,7 @@ def high_frequency_roll_off(x: TrajectoryLike) -> Float[Array, "dim"]:
 
 
 def pooled_roll_off(data: Trajectories) -> Any:
-    """Return `high_frequency_roll_off` of trajectories that have been read; NaN when traced."""
+    """Return `high_frequency_roll_off` of trajectories already read; NaN when traced."""
     if data.xp is jnp:
         return jnp.full((data.dim,), jnp.nan)
     top, below = [], []
@@ -166,30 +167,29 @@ def pooled_roll_off(data: Trajectories) -> Any:
         below.append(power[(frequency > 0.5) & (frequency <= 0.75)])
     if not top:
         return np.full(data.dim, np.nan)
-    # Medians: bursts of a few samples leave lines in the spectrum that a mean would follow.
+    # Medians: bursts of a few samples leave spectral lines that would dominate a mean.
     low, high = (np.median(np.concatenate(band), axis=0) for band in (below, top))
     return np.where(low > 0, high / divisor(low), np.nan)
 
 
 def end_ringing(x: TrajectoryLike) -> Float[Array, "dim"]:
-    """Return how much louder high frequencies are at both ends of a series than anywhere else.
+    """Return how much stronger high frequencies are at both ends of a series than elsewhere.
 
     Resampling by Fourier transform treats a series as periodic. The jump from its last value to its
-    first leaves an oscillation at the sampling frequency that is strongest at the two ends (Gibbs),
-    and forward differences take it for a fast drift. With E the mean of (Δ⁵x)² over 8 samples,
+    first leaves an oscillation at the sampling frequency that is strongest at the two ends (Gibbs)
+    and that forward differences read as a fast drift. With E the mean of (Δ⁵x)² over 8 samples,
 
         ringing = min(E at the start, E at the end) / 97 % quantile of E.
 
-    Noise rarely exceeds 1, and with it 1.5 in about one series of 10⁵; ringing reaches 2 to 20.
-    A burst or transient counts only if there is one at either end.
+    With noise alone, the value rarely exceeds 1, and exceeds 1.5 in about one series of 10⁵.
+    Ringing reaches 2 to 20. Bursts or transients count only if they occur at both ends.
 
     **Arguments:**
 
-    - `x`: as for [`noise_share`][ndde_jax.samples.noise_share], regularly sampled. Of several
-        trajectories the one that rings most counts, if it is complete at both ends and has 64
-        samples.
+    - `x`: as for [`noise_share`][ndde_jax.samples.noise_share], regularly sampled. The largest
+        value counts among the trajectories that are complete at both ends and have 64 samples.
 
-    **Returns:** one number per variable; NaN where no trajectory is long enough.
+    **Returns:** one number per variable; NaN if no trajectory is long enough.
 
     **Raises:** `ValueError` for unusable `x`.
     """
@@ -198,7 +198,7 @@ def end_ringing(x: TrajectoryLike) -> Float[Array, "dim"]:
 
 
 def pooled_ringing(data: Trajectories) -> Any:
-    """Return `end_ringing` of trajectories that have been read; NaN when traced."""
+    """Return `end_ringing` of trajectories already read; NaN when traced."""
     ringing = np.full(data.dim, np.nan)
     if data.xp is jnp:
         return jnp.asarray(ringing)
@@ -215,7 +215,7 @@ def pooled_ringing(data: Trajectories) -> Any:
 
 
 def pooled_noise_share(data: Trajectories) -> Any:
-    """Return `noise_share` of trajectories that have been read."""
+    """Return `noise_share` of trajectories already read."""
     xp, m = data.xp, ORDER
     rates, squares, kept, complete = [], [], [], []
     for value, present, interval in zip(data.values, data.present, data.intervals, strict=True):
@@ -224,7 +224,7 @@ def pooled_noise_share(data: Trajectories) -> Any:
         kept.append(_runs(present, 2))
         n = len(rate) - m
         if n > 0:
-            # On a regular grid one set of weights serves every sample.
+            # On a regular grid, all samples share one set of weights.
             weights = _contrasts(interval[: m + 1] if data.regular else interval, xp)
             terms = [weights[:, j, None] * rate[j : j + n] for j in range(m + 1)]
             squares.append(sum(terms) ** 2)
@@ -244,8 +244,8 @@ def pooled_noise_share(data: Trajectories) -> Any:
 def _contrasts(interval: Any, xp: ModuleType) -> Any:
     """Return divided differences of m + 1 successive rates: [contrast m+1].
 
-    They vanish on polynomials of degree below m in the midpoints of the intervals, and are scaled
-    so that their squares expect σ² where each rate carries independent noise of variance σ²/Δ.
+    They vanish on polynomials of degree below m in the midpoints of the intervals. They are scaled
+    to have expected square σ² if each rate has independent noise of variance σ²/Δ.
     """
     n = len(interval) - ORDER
     step = xp.stack([interval[j : j + n] for j in range(ORDER + 1)], axis=1)
@@ -258,30 +258,30 @@ def _contrasts(interval: Any, xp: ModuleType) -> Any:
 
 
 def _runs(present: Any, length: int) -> Any:
-    """Return whether `length` samples from this one on are all there."""
+    """Return, for each sample, whether it and the following ones, `length` in all, are present."""
     n = max(len(present) - length + 1, 0)
     return functools.reduce(operator.and_, (present[j : j + n] for j in range(length)))
 
 
 def _masked_mean(values: Any, mask: Any, xp: ModuleType) -> Any:
-    """Return the mean over the first axis where the mask is set, NaN if nowhere."""
+    """Return the mean over the first axis where the mask is set; NaN if it is set nowhere."""
     count = xp.sum(mask).astype(values.dtype)
     total = xp.sum(xp.where(mask[:, None], values, 0), axis=0)
     return xp.where(count > 0, total / xp.where(count > 0, count, 1), xp.nan)
 
 
-# ---- errors of measuring ----
+# ---- measurement errors ----
 
 
 def measurement_error(x: Float[np.ndarray, "time"]) -> tuple[float, float]:
-    """Return the variance of white measurement error, and that less two and a half standard errors.
+    """Return the variance of white measurement error, and the variance minus 2.5 standard errors.
 
-    Changes of samples with errors of variance r and increments with white noise q have the
-    spectrum q + 4 r sin²(πf) at frequencies f that a smooth path does not reach. Both are estimated
-    from the periodogram above f = 1/4 by Whittle's likelihood (Whittle, *Estimation and information
-    in stationary time series*, Arkiv för Matematik, 1953). Means of several samples and what lies
-    on lines between others have bands of high frequencies that are empty, which errors would fill:
-    of these none is shown.
+    With error variance r and white increment noise q, one-step changes have the spectrum
+    q + 4 r sin²(πf) at frequencies f that a smooth path does not reach. Both are estimated from the
+    periodogram above f = 1/4 by Whittle's likelihood (Whittle, *Estimation and information in
+    stationary time series*, Arkiv för Matematik, 1953). Averages of several samples and
+    interpolated values have empty bands of high frequencies, which errors would fill: for these
+    both results are 0.
     """
     steps = np.diff(x)
     if len(x) < FEWEST or not steps.var() < COARSE * x.var():
@@ -295,9 +295,7 @@ def measurement_error(x: Float[np.ndarray, "time"]) -> tuple[float, float]:
 
 
 def _has_empty_band(power, expected) -> bool:
-    """Return whether a band of a periodogram is all but empty beside the spectrum that is
-    expected.
-    """
+    """Return whether a band of a periodogram is nearly empty compared with the expected spectrum."""
     from scipy.special import gammainc  # takes a moment to import
 
     for band in np.array_split(power / expected, BANDS):
@@ -310,8 +308,8 @@ def _has_empty_band(power, expected) -> bool:
 
 
 def _white(power, shapes) -> tuple[float, float]:
-    """Return the maximiser of Σ −log S − I/S with S = shapes @ (q, r), by Fisher scoring; 0 where
-    the spectrum has an empty band.
+    """Return r and its lower bound from the maximum of Σ −log S − I/S with S = shapes @ (q, r), by
+    Fisher scoring; 0 if the spectrum has an empty band.
     """
     if not power.mean() > 0:
         return 0.0, 0.0
@@ -320,7 +318,7 @@ def _white(power, shapes) -> tuple[float, float]:
         weight = 1 / np.maximum(shapes @ parameters, 1e-12 * power.mean()) ** 2
         information = shapes.T @ (weight[:, None] * shapes)
         new = np.linalg.solve(information, shapes.T @ (weight * power))
-        # Neither is negative; the other then explains all.
+        # Neither may be negative; the other one then explains everything.
         if new[0] < 0:
             new = np.array([0.0, np.mean(power / shapes[:, 1])])
         elif new[1] < 0:
@@ -328,14 +326,14 @@ def _white(power, shapes) -> tuple[float, float]:
         parameters = new
     if _has_empty_band(power, np.maximum(shapes @ parameters, 1e-12 * power.mean())):
         return 0.0, 0.0
-    # Of frequencies that are not all independent, as above.
+    # The factor 1.5 is for frequencies that are not all independent, as above.
     deviation = float(np.sqrt(1.5 * np.linalg.inv(information)[1, 1]))
     return float(parameters[1]), float(parameters[1]) - SURE * deviation
 
 
 def measurement_errors(samples: Samples) -> Float[np.ndarray, " dim"]:
-    """Return the variance of the white measurement error of every variable, from its longest
-    stretch; 0 where none can be shown, or samples are not equally spaced.
+    """Return the variance of the white measurement error of each variable, from its longest
+    stretch; 0 if none can be shown or samples are not equally spaced.
     """
     found = np.zeros(samples.dim)
     for j in range(samples.dim) if samples.regular else ():
@@ -345,13 +343,13 @@ def measurement_errors(samples: Samples) -> Float[np.ndarray, " dim"]:
 
 
 def said_of_errors(samples: Samples, errors) -> tuple[str, ...]:
-    """Return a sentence for a report on measurement errors; empty if there are none."""
+    """Return a sentence on measurement errors for a report; empty if there are none."""
     shown = np.flatnonzero(np.asarray(errors) > 0)
     spread = np.nanstd(np.concatenate(samples.values)[:, shown], axis=0)
     parts = zip(np.sqrt(np.asarray(errors)[shown]) / spread, shown, strict=True)
     shares = [f"{share:.1%} of {samples.names[j]}" for share, j in parts]
     text = f"Measurement errors are about {listed(shares, most=4)}, in standard deviations. Several"
-    then = "so those are left out that explain less than such errors hide."
+    then = "so lags that explain less than such errors hide are omitted."
     return (f"{text} lags of one source average them out, {then}",) if shares else ()
 
 

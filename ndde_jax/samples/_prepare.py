@@ -1,6 +1,4 @@
-"""The default treatment of measurements before the search, each step only if a test calls for
-it.
-"""
+"""The default treatment of measurements before the search; a test decides on each step."""
 
 import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
@@ -32,30 +30,30 @@ from ._samples import Samples, mask_at, named, treated
 from ._treatments import CALENDAR, HELD, OFFSETS, SCHEDULE, TRANSFORM
 
 EVERY = tuple("codes held spikes rows clock seldom gaps level offsets season trend".split())
-# Those that tests call for; offsets have to be asked for.
+# Steps decided by tests; offsets must be requested.
 STEPS = tuple(step for step in EVERY if step != OFFSETS)
-# What single precision may lose of a step beside a large level, as a share of it.
+# Largest share of a step that single precision may lose to a large level.
 LOST = 1e-2
-# Fewest samples in which trends are looked for, and the least share of a variance one must have.
+# Minimum number of samples to test for trends, and minimum share of the variance of a trend.
 FEWEST, TREND = 100, 0.05
-# Ratio of long to short intervals (95 and 5 % quantiles) from which on stamps are interpolated even
-# if no grid is behind them: below it a lag of sixteen samples is within half a sample of one delay.
+# Ratio of long to short intervals (95 and 5 % quantiles) above which stamps are interpolated even
+# without an underlying grid: below it a lag of sixteen samples is one delay to half a sample.
 UNEVEN = 1.6
-# Share of steps that must be equal for rows to count as such steps, and how much the others may
-# differ, in steps.
+# Share of steps that must be equal for every row to count as one step, and by how much the others
+# may differ, in steps.
 EQUAL, NEARLY = 0.9, 1 / 3
-# What the interval of a clock that scatters is rounded to where it is known no better, in seconds.
+# Candidates for rounding the uncertain interval of a clock that scatters, in seconds.
 ROUND = (86400.0, 3600.0, 1800.0, 900.0, 600.0, 300.0, 60.0, 30.0, 10.0, 5.0, 1.0, 0.1, 1e-2, 1e-3)
-# Share of stamps whose next one is the next point of their grid, from which on the points without a
-# stamp are missing values, and not signs of an irregular clock.
+# Share of stamps followed by a stamp at the next grid point, from which on the points without a
+# stamp are missing values rather than signs of an irregular clock.
 PAIRED = 0.5
-# Share of missing values of a variable beyond which there is too little to estimate them from.
+# Share of missing values of a variable beyond which they are not estimated.
 SPARSE = 0.4
-# Smallest share that a season must have of the variance that stronger ones leave.
+# Minimum share of a season in the variance that stronger ones leave.
 SEASON = 0.03
-# Share from which on a variable is itself a clock: it is a known input, and nothing is removed.
+# Share of variance in spectral lines above which a variable is itself a clock: a known input.
 CLOCK = 0.998
-# Known clocks: so many of a unit.
+# Periods of known clocks.
 CLOCKS = ("day", 1.0), ("week", 1.0), ("day", 365.2425), ("month", 12.0)
 
 
@@ -65,53 +63,54 @@ def prepare_samples(
     inputs: Checked[Sequence[str]] = (),
     transform: Any = None,
 ) -> Samples:
-    """Treat the common faults of real series where a test finds them; leave the rest unchanged.
+    """Treat common faults of real series where a test detects them, and leave the rest unchanged.
 
     **Arguments:**
 
-    - `samples`: of [`read_samples`][ndde_jax.read_samples]; treated ones are returned as they are.
-    - `steps`: which of these, in this order, by default all but offsets:
-        `"codes"`: numbers that programs write for missing values (−999, 9999, 1e20), where they
-            repeat and lie far from all others, become missing values; others too (−200) where they
+    - `samples`: from [`read_samples`][ndde_jax.read_samples]. Treated samples are returned
+        unchanged.
+    - `steps`: a selection of the following, applied in this order; all but offsets by default.
+        `"codes"`: numbers that programs write for missing values (−999, 9999, 1e20) become missing
+            values if they repeat and lie far from all other values; other numbers (−200) if they
             repeat often and lie several ranges off.
-        `"held"`: variables that change only every so many samples and that nothing else in the
-            record foretells are known inputs from here on. Nothing can drive them in between.
-        `"spikes"`: single values off their neighbours become missing values, in variables that
-            move smoothly; in others single outliers, beyond six standard deviations, that the
-            variable forgets at once. Binary columns and rare events stay, and so do bursts that
-            other variables answer, or announce.
-        `"rows"`: rows that are merely missing from a regular grid become missing values.
-        `"clock"`: irregular time stamps, after `"rows"`. Where nearly all steps are equal and the
-            rest differ by less than a third, as weeks that begin anew each year, a row counts as
-            such a step. Stamps that scatter around a grid are
-            interpolated onto one of its step, and those whose intervals differ by more than half
-            onto one of the median interval.
-        `"seldom"`: variables with values at every second sample at most, where another has more:
-            each value holds until the next, and `discover` reads them as known inputs.
+        `"held"`: variables that change only at the ticks of a slower clock and that no other
+            variable predicts become known inputs. Nothing can drive them between ticks.
+        `"spikes"`: single values far from their neighbours become missing values in variables that
+            move smoothly. In others, single outliers beyond six standard deviations do, if the
+            variable forgets them at once. Binary columns and rare events stay, as do bursts that
+            other variables respond to or precede.
+        `"rows"`: rows missing from a regular grid become missing values.
+        `"clock"`: irregular time stamps are treated after `"rows"`. If nearly all steps are equal
+            and the rest differ by less than a third, as in weeks that restart each year, each row
+            counts as one step. Stamps that scatter around a grid are interpolated onto a grid with
+            its step, and stamps whose intervals differ by more than half onto a grid with the
+            median interval.
+        `"seldom"`: in variables with values at no more than every second sample, if another has
+            more, each value holds until the next, and `discover` reads them as known inputs.
         `"gaps"`: gaps of up to five samples are filled, by a curve where paths are smooth and by a
-        forecast from the past where noise drives them.
-        `"level"`: a level so large that single precision would lose the steps beside it is
-            subtracted, and added again to all results in measured units.
-        `"offsets"`: only if named: every recording gets the mean of all instead of its own, known
-            inputs excepted.
-        `"season"`: oscillations of stable phase are removed from all variables; not where one
-        variable is the clock itself.
-        `"trend"`: straight trends, in the variables that have one.
+            forecast from the past where noise drives them.
+        `"level"`: a level so large that single precision would lose the steps is subtracted, and
+            added back to all results in measured units.
+        `"offsets"`: only on request: the mean of every recording is replaced by the common mean,
+            except for known inputs.
+        `"season"`: oscillations of stable phase are removed from all variables, unless one variable
+            is the clock itself.
+        `"trend"`: straight trends are removed from the variables that have one.
     - `inputs`: names of known inputs. Their spikes and trends stay, and so does a season that one
-        of them carries: it is the measured cause of it.
-    - `transform`: variables to read as something else, before all steps, so that a season of a
-        logarithm is a factor: a mapping from names to
-        `"log"`, for what is positive and skewed, or whose noise grows with it; or
-        `"ranks"`, normal scores: the r-th of n values becomes the point below which a standard
-        normal lies with probability r/(n + 1), ties their mean; straight lines between, and beyond
-        the range along the line through the outermost tenth, so that there is a way back from
-        anywhere. Or one of these for all variables. None by default. Missing values stay missing.
+        of them contains, since it is the measured cause.
+    - `transform`: variables to transform before all steps, so that a season of a logarithm is a
+        factor: a mapping from names to kinds, or one kind for all variables; None by default.
+        `"log"` is for variables that are positive and skewed, or whose noise grows with their
+        level. `"ranks"` gives normal scores: the r-th of n values becomes the point below which a
+        standard normal lies with probability r/(n + 1), and ties get their mean score. Values in
+        between are interpolated linearly; values beyond the range lie on the line through the
+        outermost tenth, so that every score can be inverted. Missing values stay missing.
 
     **Returns:** [`Samples`][ndde_jax.Samples] whose `treatments` describe each step and hold the
     data to undo it; `as_measured` undoes all.
 
     **Raises:** `ValueError` for arguments that are not samples or steps, for logarithms of values
-    not above 0, and for a transform of samples that are treated already.
+    not above 0, and for a transform of samples that are already treated.
 
     ```python
     import numpy as np
@@ -131,8 +130,8 @@ def prepare_samples(
     kinds = _treatments.read_transform(transform, samples.names)
     if samples.treatments:
         if kinds and kinds != samples.transform:
-            remedy = "name it there, prepare_samples(samples, transform=...)."
-            raise ValueError(f"transform comes too late for samples treated already: {remedy}")
+            remedy = "pass it there, prepare_samples(samples, transform=...)."
+            raise ValueError(f"transform comes too late for samples already treated: {remedy}")
         return samples
     if unknown := [name for name in inputs if name not in samples.names]:
         raise refusal("inputs", f"some of {', '.join(samples.names)}", unknown[0])
@@ -144,20 +143,20 @@ def prepare_samples(
     for name, treat in zip(EVERY, treatments, strict=True):
         if name in steps:
             samples = treat(samples, known)
-        if name == "held":  # a value that holds until the next is no cause of a season
+        if name == "held":  # later steps treat held variables as known inputs
             known[list(treated_columns(samples, HELD))] = True
     return samples
 
 
 def _transformed(samples: Samples, kinds: dict[str, str]) -> Samples:
-    """Return some variables as their logarithms or as normal scores."""
+    """Return samples with some variables as their logarithms or normal scores."""
     if not kinds:
         return samples
     columns = [samples.names.index(name) for name in kinds]
     tables = _treatments.tables_of(samples.values, kinds, samples.names)
     kept = {"kinds": tuple(kinds.values()), "tables": tables}
     text, old = _treatments.said_of_transform(kinds), {"values": samples.values}
-    # The treatment first, since it is what transforms, these values and later ones.
+    # The treatment is made first, because it transforms these values and later ones.
     plain = treated(samples, TRANSFORM, text, len(kinds), columns, old, **kept)
     read = (_treatments.transformed(plain.treatments[0], x.astype(float)) for x in samples.values)
     new = (x.astype(old.dtype) for x, old in zip(read, samples.values, strict=True))
@@ -171,20 +170,20 @@ def _without_codes(samples: Samples, known) -> Samples:
     codes = [codes_of(column, anywhere) for column in columns]
     gone = [np.stack([np.isin(x[:, j], codes[j]) for j in every], axis=1) for x in samples.values]
     listed = ", ".join(f"{code:g}" for code in sorted(set().union(*codes)))
-    text = f"{{}} values of {{}} are {listed}, which stands for a missing value."
+    text = f"{{}} values of {{}} are {listed}, a code for missing values."
     return _left_out(samples, "codes", text, text, gone)
 
 
 def _held(samples: Samples, known) -> Samples:
-    """Return the samples, and a record of which variables are inputs that are held."""
+    """Return the samples with a record of which variables are held inputs."""
     found = held_inputs(samples) if samples.regular else {}
     found = {j: clock for j, clock in found.items() if not known[j]}
-    then = "only, and no other variable tells to what: "
+    then = "only, and no other variable predicts the changes: "
     return _as_inputs(samples, found, ("changes", "change"), then, samples.values)
 
 
 def _seldom(samples: Samples, known) -> Samples:
-    """Return the samples with values that hold until the next where there are few."""
+    """Return the samples with values that hold until the next in variables measured seldom."""
     found = measured_seldom(samples) if samples.regular else {}
     values = [until_the_next(x, found) for x in samples.values if found]
     then = "only: each holds until the next, and "
@@ -194,8 +193,10 @@ def _seldom(samples: Samples, known) -> Samples:
 def _as_inputs(
     samples: Samples, clocks: Mapping[int, int], verbs: tuple[str, str], then: str, values: Any
 ) -> Samples:
-    """Return samples with other values and a record of which variables are inputs from here on:
-    what they do, alone or together, at one in so many samples, and what else is said of them.
+    """Return samples with new values and a record of which variables are inputs from here on.
+
+    The sentence says what they do, alone or together (`verbs`), at one in how many samples, and
+    `then` follows.
     """
     if not clocks:
         return samples
@@ -208,14 +209,12 @@ def _as_inputs(
 
 
 def treated_columns(samples: Samples, name: str) -> tuple[int, ...]:
-    """Return the numbers of the variables that the treatments of a name concern."""
+    """Return the numbers of the variables treated under a name."""
     return tuple(j for one in samples.treatments if one.name == name for j in one.columns)
 
 
 def with_schedules(samples: Samples, periods: Mapping[int, int]) -> Samples:
-    """Return the samples with a record of which variables repeat themselves, and after how many
-    samples.
-    """
+    """Return the samples with a record of which variables repeat themselves, and their periods."""
     if not periods:
         return samples
     each = {time_span(p * samples.dt, unit=samples.time_unit): None for p in periods.values()}
@@ -223,7 +222,7 @@ def with_schedules(samples: Samples, periods: Mapping[int, int]) -> Samples:
     text = (
         f"{named(samples, periods)} {'repeats itself' if one else 'repeat themselves'} every "
         f"{listed(each)}: {'a schedule' if one else 'schedules'}, which nothing else drives. A "
-        "link from there stands for all that keeps the same time."
+        "link from there may be due to anything else that keeps the same time."
     )
     size = max(periods.values())
     return treated(samples, SCHEDULE, text, size, periods, {"values": samples.values})
@@ -233,10 +232,10 @@ def _without_spikes(samples: Samples, known) -> Samples:
     gone = []
     for x, forgotten in zip(samples.values, find_forgotten(samples.values), strict=True):
         first = find_spikes(x) | forgotten
-        # Again without them: one may have hidden another beside it.
+        # Again without them: one spike may have hidden another next to it.
         second = find_spikes(bridged(np.where(first, np.nan, x)))
         gone.append((first | second) & np.isfinite(x) & ~known[None])
-    # More than these are no accidents of a measurement but what the variable does.
+    # More than this share is the behaviour of the variable, not measurement error.
     few = np.mean(np.concatenate(gone), axis=0) <= 0.05
     few &= ~are_answered(samples.values, [found & few[None] for found in gone])
     one = "{} value far off both its neighbours ({}) is taken as an error and left out."
@@ -245,8 +244,8 @@ def _without_spikes(samples: Samples, known) -> Samples:
 
 
 def _left_out(samples: Samples, name: str, one: str, many: str, gone: list[np.ndarray]) -> Samples:
-    """Return samples without some values; the sentences, of one and of several, have places for
-    their number and names.
+    """Return samples with some values missing; the sentences, for one and for several, have
+    placeholders for the number of values and the names.
     """
     counts = sum(found.sum(axis=0) for found in gone)
     if not counts.any():
@@ -267,48 +266,48 @@ def _without_level(samples: Samples, known) -> Samples:
     if not large.any():
         return samples
     columns, level = np.flatnonzero(large), np.where(large, level, 0.0)
-    then = "which is taken off and added again to what is said in measured units"
-    text = f"{named(samples, columns)} vary little beside their level, {then}."
+    then = "which is subtracted, and added back to results in measured units"
+    text = f"{named(samples, columns)} vary little compared with their level, {then}."
     constants = np.tile(level, (len(samples.values), 1))
     return _shifted(samples, text, np.abs(level).max(), columns, constants)
 
 
 def _without_offsets(samples: Samples, known) -> Samples:
-    """Return every recording with the common mean in place of its own."""
+    """Return the samples with the mean of every recording replaced by the common mean."""
     offsets, apart = _treatments.offsets_of(samples.values, known)
     if len(samples.values) == 1 or not offsets.any():
         return samples
     worst = int(np.argmax(apart))
     by = f"{apart[worst]:.2g} of its standard deviations within recordings"
     text = (
-        f"Each of {len(offsets)} recordings has a mean of its own, which that of all replaces; "
-        f"they lie furthest apart in {samples.names[worst]}, by {by}. Forecasts start from the "
-        "offset of the last."
+        f"Each of {len(offsets)} recordings has its own mean, which the common mean replaces. "
+        f"Means lie furthest apart in {samples.names[worst]}, by {by}. Forecasts start from the "
+        "offset of the last recording."
     )
     return _shifted(samples, text, apart[worst], np.flatnonzero(~known), offsets)
 
 
 def _shifted(samples: Samples, text: str, size: float, columns, constants) -> Samples:
-    """Return samples without a constant of each recording, `[recording dim]`."""
+    """Return samples minus a constant for each recording, `[recording dim]`."""
     values = tuple(x - at[None] for x, at in zip(samples.values, constants, strict=True))
     kept = tuple(np.stack([at, np.zeros_like(at)]) for at in constants)
     return treated(samples, OFFSETS, text, size, columns, {"values": values}, coefficients=kept)
 
 
 def _with_rows(samples: Samples, known) -> Samples:
-    """Return the samples on a regular grid, with missing values in the rows that it has more."""
+    """Return the samples on a regular grid, with missing values in the added rows."""
     if samples.regular or min(map(len, samples.times)) < 8:
         return samples
     grid = find_grid(samples.times)
-    # Where most samples have no neighbour on the grid, hardly a window would be complete.
+    # If most samples have no neighbour on the grid, hardly any window would be complete.
     if grid is None or grid.neighbours < PAIRED or _merged_interval(samples) is not None:
         return samples
     parts = zip(samples.values, samples.times, grid.counts, strict=True)
     rows = [with_rows(x, count, t[0], grid.step) for x, t, count in parts]
     values, times = zip(*rows, strict=True)
     size = sum(map(len, values)) - sum(map(len, samples.values))
-    they = "1 row missing; its values are" if size == 1 else f"{size} rows missing; these are"
-    missing = f" with {they} missing values now" if size else ""
+    they = "1 row missing, now" if size == 1 else f"{size} rows missing, now"
+    missing = f" with {they} filled with missing values" if size else ""
     grid_of = time_span(grid.step, unit=samples.time_unit, digits=4)
     text = f"The time stamps lie on a grid of {grid_of}{missing}."
     changes = {"values": values, "times": times, "dt": grid.step, "regular": True}
@@ -346,14 +345,16 @@ def _regular(samples: Samples, known) -> Samples:
     onto = f"values are interpolated onto a grid of {grid_of}"
     why = "The clock is irregular"
     if merged is not None:
-        why = "No variable has values at most of the time stamps, as in tables that were merged"
+        why = "No variable has values at most of the time stamps, as in merged tables"
     text = f"{why}; {onto}. The error of that {_has(samples, worst, size)}."
     changes = {"values": values, "times": times, "dt": step, "regular": True}
     return treated(samples, "clock", text, size, range(samples.dim), changes)
 
 
 def _by_row(samples: Samples, others: int) -> Samples:
-    """Return the samples with rows for a clock, all but some `others` of whose steps are equal."""
+    """Return the samples with each row as one step, for a clock whose steps are equal except for
+    `others` of them.
+    """
     intervals = np.concatenate([np.diff(t) for t in samples.times])
     step = float(np.median(intervals))
     counts = counted(samples.times, step)
@@ -361,20 +362,20 @@ def _by_row(samples: Samples, others: int) -> Samples:
     values, times = zip(*(with_rows(x, c, t[0], step) for x, t, c in parts), strict=True)
     each, number = time_span(step, unit=samples.time_unit, digits=4), len(intervals)
     text = (
-        f"The clock is nearly regular, as that of weeks which begin anew each year: all but "
-        f"{others} of {number} steps are of {each}, and a row counts as one of these."
+        f"The clock is nearly regular, as for weeks that restart each year: all but {others} of "
+        f"{number} steps are {each}, and each row counts as one step."
     )
     size = sum(map(len, values)) - sum(map(len, samples.values))
     if size:
-        text += f" Rows that are missing have missing values: {size}."
+        text += f" Missing rows, filled with missing values: {size}."
     mask = mask_at(samples.mask, [t[0] + step * c for _, t, c in parts], times)
     changes = {"values": values, "times": times, "dt": step, "regular": True, "mask": mask}
     return treated(samples, CALENDAR, text, others / number, range(samples.dim), changes)
 
 
 def _merged_interval(samples: Samples) -> float | None:
-    """Return the shortest interval between two values of a variable, in stamps of tables that were
-    merged, where no variable has values at most of them; None elsewhere.
+    """Return the shortest interval between values of any one variable in merged tables, where no
+    variable has values at most of the stamps; None for other tables.
     """
     usual = float(np.median(np.concatenate([np.diff(t) for t in samples.times])))
     own = min(_own_interval(samples, j) for j in range(samples.dim))
@@ -382,7 +383,7 @@ def _merged_interval(samples: Samples) -> float | None:
 
 
 def _own_interval(samples: Samples, variable: int) -> float:
-    """Return the median time from one value of a variable to its next; infinite without any."""
+    """Return the median time between successive values of a variable; infinite without any."""
     pairs = zip(samples.values, samples.times, strict=True)
     between = [np.diff(t[np.isfinite(x[:, variable])]) for x, t in pairs]
     return float(np.median(np.concatenate(between))) if any(map(len, between)) else np.inf
@@ -391,7 +392,7 @@ def _own_interval(samples: Samples, variable: int) -> float:
 def set_aside(samples: Samples, kept: Sequence[str] = ()) -> tuple[Samples, tuple[str, ...]]:
     """Return the samples without variables that count rows or time, and the names of these.
 
-    A straight line explains every trend and is explained by itself alone. Those in `kept` stay.
+    A straight line explains every trend and is explained only by itself. Variables in `kept` stay.
 
     **Raises:** `ValueError` if nothing else is measured.
     """
@@ -403,7 +404,7 @@ def set_aside(samples: Samples, kept: Sequence[str] = ()) -> tuple[Samples, tupl
     if not keep:
         raise ValueError(
             "expected a variable that does more than count rows or time; got "
-            f"{listed(samples.names)}. A straight line has no causes here: add what was measured."
+            f"{listed(samples.names)}. A straight line has no causes here: add measured variables."
         )
     values = tuple(x[:, keep] for x in samples.values)
     names = tuple(samples.names[j] for j in keep)
@@ -412,16 +413,15 @@ def set_aside(samples: Samples, kept: Sequence[str] = ()) -> tuple[Samples, tupl
 
 
 def seasons(samples: Samples) -> tuple[Line, ...]:
-    """Return the spectral lines of outer clocks in the longest trajectory of regular samples;
-    strongest first.
-    """
+    """Return the spectral lines of outer clocks in the longest trajectory, strongest first."""
     return tuple(line for line in rhythms(samples) if line.outer)
 
 
 def rhythms(samples: Samples) -> tuple[Line, ...]:
-    """Return the spectral lines in the longest trajectory of regular samples that hold a clear
-    share of what stronger ones leave of their variable or, as lines of known clocks, of its steps;
-    strongest first.
+    """Return the clear spectral lines in the longest regular trajectory, strongest first.
+
+    A line is clear if it has enough of the variance that stronger lines leave in its variable or,
+    for a known clock, of the variance of the steps.
     """
     x = max(samples.values, key=len)
     if not samples.regular or np.isnan(x).mean() > 0.3:
@@ -439,8 +439,8 @@ def rhythms(samples: Samples) -> tuple[Line, ...]:
 def carriers(
     samples: Samples, lines: Sequence[Line], known: Bool[np.ndarray, "dim"]
 ) -> Bool[np.ndarray, "dim"]:
-    """Return which variables carry spectral lines as clocks do: known inputs that have some, and
-    variables that consist of theirs, or have some and repeat themselves, as hours of the day do.
+    """Return which variables carry spectral lines as clocks: known inputs with lines, and variables
+    that consist of their lines, or have some and repeat themselves, like the hour of the day.
     """
     share = np.zeros(samples.dim)
     for line in lines:
@@ -453,8 +453,8 @@ def carriers(
 def carried_by_none(
     samples: Samples, lines: Sequence[Line], by: Bool[np.ndarray, "dim"]
 ) -> list[Line]:
-    """Return the spectral lines that are none of the variables `by`, nor two or three cycles in one
-    of theirs: days of the week carry the week, and not the day.
+    """Return the spectral lines that are not lines of the variables `by`, nor their halves or
+    thirds: days of the week carry the week but not the day.
     """
     carried = with_overtones(tuple(line.period for line in lines if by[line.column]))
     n = max(map(len, samples.values))
@@ -462,8 +462,8 @@ def carried_by_none(
 
 
 def _clocks(samples: Samples) -> tuple[float, ...]:
-    """Return the periods of known clocks, in the unit of time of samples; of rows that count as
-    weeks, a year has 52.
+    """Return the periods of known clocks, in the time unit of the samples; if rows count as weeks,
+    a year has 52.
     """
     ratios = ((count, unit_ratio(name, samples.time_unit)) for name, count in CLOCKS)
     shorter = 1.0
@@ -486,7 +486,7 @@ def _without_season(samples: Samples, known) -> Samples:
         for j, there in enumerate(np.isfinite(x).T):
             if there.sum() > 3 * len(found):
                 found[:, j] = np.linalg.lstsq(design[there], x[there, j], rcond=None)[0]
-        found[:2] = 0  # the level stays, and so does a trend, which only keeps out of the season
+        found[:2] = 0  # the level stays, and so does the trend, fitted only to separate the season
         found[:, clocks] = 0
         coefficients.append(found)
         values.append(x - design @ found)
@@ -508,8 +508,8 @@ def _without_season(samples: Samples, known) -> Samples:
 
 
 def _periods(lines: Sequence[Line], samples: Samples) -> tuple[float, ...]:
-    """Return one period for what the variables say of the same one, weighted by what it is worth
-    there; that of a known clock if it is close.
+    """Return one period for each group of lines with about the same period: the mean frequency
+    weighted by their shares, or the period of a known clock if it is close.
     """
     longest = max(map(len, samples.values))
     groups: list[list[Line]] = []
@@ -528,14 +528,14 @@ def _periods(lines: Sequence[Line], samples: Samples) -> tuple[float, ...]:
 
 
 def _without_trend(samples: Samples, known) -> Samples:
-    # Trials that all drift alike drift because of how the trial goes on: that is dynamics.
+    # Several trials that drift alike do so because of their dynamics.
     if not samples.regular or len(samples.values) > 1 or len(samples.values[0]) < FEWEST:
         return samples
     x, elapsed = samples.values[0], samples.times[0] - samples.times[0][0]
     rises = np.array([_slope(elapsed, column) for column in x.T])
     may = ~known & ~np.array([is_event(column) for column in x.T])
     found, shares, left = np.zeros(samples.dim, bool), np.zeros(samples.dim), x
-    # Again without those found: a trend is hidden by that of a variable which brings it on.
+    # Again without those found: the trend of a driver can hide that of its target.
     for _ in range(samples.dim):
         errors, held = trends(bridged(left))
         new = (errors > APART) & (held > TREND) & may & ~found
@@ -560,7 +560,7 @@ def _slope(elapsed: Float[np.ndarray, "time"], column: Float[np.ndarray, "time"]
 
 
 def _has(samples: Samples, worst: Any, error: float) -> str:
-    """Return how large an error is in the variable where it is largest, for a sentence."""
+    """Return, for a sentence, how large an error is in the variable where it is largest."""
     step = f"the variance of a step of {samples.names[worst]}"
     return f"has {said_as_times(error)} {step}, where it is largest"
 

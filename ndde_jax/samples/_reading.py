@@ -1,6 +1,6 @@
-"""Reading of measurements in any container as [`Samples`][ndde_jax.Samples].
+"""Reading measurements from any container as [`Samples`][ndde_jax.Samples].
 
-Containers are recognised by module, so none has to be installed.
+Containers are recognised by the name of their module, so none has to be installed.
 """
 
 import dataclasses
@@ -24,7 +24,7 @@ from ._samples import Samples, as_given, read_mask
 from ._tables import Table, read_table, rows_of
 from ._trajectories import Trajectories, read_trajectories, recordings_of, vectors
 
-# An interval between samples may differ by this share, as clocks that are rounded do.
+# Sampling intervals may differ by this share, as with rounded clocks.
 SAME_INTERVAL = 1e-3
 RESAMPLE = "Resample the record to the interval of the discovery."
 
@@ -40,13 +40,12 @@ def read_samples(
 ) -> Samples:
     """Return measurements in any container, checked, as one value.
 
-    **Arguments:** as [`discover`][ndde_jax.discover] takes them; [`Samples`][ndde_jax.Samples] are
-    returned as they are, but for what is given beside them. A file is given by its name or as a
-    `pathlib.Path`; what had to be assumed to read it is a warning. To decide otherwise read it with
-    pandas, and pass the frame.
+    **Arguments:** the same as for [`discover`][ndde_jax.discover]. [`Samples`][ndde_jax.Samples]
+    are returned unchanged, except for names, unit and mask given with them. A file is given by its
+    name or as a `pathlib.Path`; assumptions made to read it are issued as a warning. For other
+    choices, read the file with pandas and pass the frame.
 
-    **Raises:** `ValueError` for what cannot be used, as
-    [`lagged_windows`][ndde_jax.lagged_windows].
+    **Raises:** `ValueError` for unusable input, as [`lagged_windows`][ndde_jax.lagged_windows].
 
     ```python
     import numpy as np
@@ -60,18 +59,18 @@ def read_samples(
     own_time = dt is None and t is None
     if isinstance(x, Samples):
         if not own_time:
-            raise ValueError("x carries its times: leave dt and t out.")
+            raise ValueError("x has its own times: omit dt and t.")
         names = x.names if names is None else check_names(names, x.dim)
         kept = x.mask if mask is None else read_mask(mask, list(map(len, x.values)))
         starts = x.starts if time_unit in ("", x.time_unit) else ()
         unit = time_unit or x.time_unit
         return dataclasses.replace(x, names=names, time_unit=unit, mask=kept, starts=starts)
     labelled, data = read_clocked(x, dt, t, names)
-    # Of another clock than the container's, or in another unit, no date is known.
+    # With another clock or unit than the container's, dates are unknown.
     starts = labelled.starts if own_time and time_unit in ("", labelled.time_unit) else ()
     time_unit = time_unit or labelled.time_unit if own_time else time_unit
     if data.xp is not np:
-        raise ValueError("measurements that JAX traces cannot be kept; read them outside jit.")
+        raise ValueError("measurements traced by JAX cannot be stored; read them outside jit.")
     for value in data.complete:
         check_sizes(value, data.dtype, "x")
     names = tuple(labelled.names or (f"x{i}" for i in range(data.dim)))
@@ -87,31 +86,31 @@ def read_samples(
 
 
 def read_clocked(x: Any, dt: Any, t: Any, names: Any) -> "tuple[Labelled, Trajectories]":
-    """Return measurements with the names given or else their own, and as trajectories, on the clock
-    given or else their own.
+    """Return measurements with labels, and as trajectories; names and clock are those given, else
+    those of the container.
     """
     found = read_labelled(x, time=dt is None and t is None)
     if dt is None and t is None:
         dt, t = found.dt, found.t
         if dt is None and t is None and found.starts:
-            raise ValueError("Expected at least two time stamps; x has one, and no interval.")
+            raise ValueError("Expected at least two time stamps; x has one and no interval.")
     found = found._replace(names=found.names if names is None else check_names(names, None))
     return found, read_trajectories(found.values, dt=dt, t=t, names=found.names)
 
 
 def read_alike(known: Samples, other: Any, *, wanted_by: str, time: bool = True) -> "Labelled":
-    """Return another record of the variables of the first, in their order and its unit of time;
-    where it has no clock, at its interval.
+    """Return another record with the variables, their order and the time unit of the first; a
+    record without a clock gets the interval of the first.
 
     **Arguments:**
 
     - `known`: the first record.
-    - `other`: as [`discover`][ndde_jax.discover] takes it. Columns with names are matched by these,
-        and more of them may be there; of arrays, columns are those of the first record.
-    - `wanted_by`: what asks, for messages.
-    - `time`: whether to look at its clock.
+    - `other`: as for [`discover`][ndde_jax.discover]. Named columns are matched by name, and there
+        may be others; columns of arrays must be those of the first record.
+    - `wanted_by`: the caller, for messages.
+    - `time`: whether to read its clock.
 
-    **Raises:** `ValueError` for other variables and for another sampling interval.
+    **Raises:** `ValueError` for other variables or another sampling interval.
     """
     found = read_labelled(other, time=time)
     records = recordings_of(found.values)
@@ -146,7 +145,7 @@ def read_alike(known: Samples, other: Any, *, wanted_by: str, time: bool = True)
 
 
 def _columns_of(value: np.ndarray, dim: int) -> np.ndarray:
-    """Return a matrix: a vector is a record of one variable, or one sample of several."""
+    """Return a matrix from a matrix or vector: a record of one variable, or one sample of several."""
     return value.reshape(-1, 1) if value.ndim == 1 and dim == 1 else np.atleast_2d(value)
 
 
@@ -154,7 +153,7 @@ def _columns_of(value: np.ndarray, dim: int) -> np.ndarray:
 
 
 class Labelled(NamedTuple):
-    """Measurements and their container's labels; `None` where it has none."""
+    """Measurements and the labels of their container; `None` if it has none."""
 
     values: Any
     names: tuple[str, ...] | None
@@ -162,19 +161,19 @@ class Labelled(NamedTuple):
     t: Any  # one array, or one per trajectory
     time_unit: str
     mask: tuple[np.ndarray, ...] = ()  # which samples may be the present of a window; empty: all
-    starts: tuple[str, ...] = ()  # the date of time 0 of each recording; empty where unknown
+    starts: tuple[str, ...] = ()  # the date of time 0 of each recording; empty if unknown
 
 
 def read_labelled(x: Any, *, time: bool = True) -> Labelled:
-    """Unpack samples, examples, files (by name), and frames of pandas, Polars, Arrow and
-    xarray; return anything else unchanged.
+    """Unpack samples, examples, files (by name), and frames of pandas, Polars, Arrow and xarray;
+    return anything else unchanged.
 
-    A pandas Series or DataFrame gives its column names and, from an index of dates, durations or
-    numbers that is not a mere row count, its time axis; an index of two levels, such as site and
-    day, several recordings. Frames in a list are matched by the names of their columns. An xarray
+    A pandas Series or DataFrame provides its column names. An index of dates, durations or numbers,
+    other than a mere row count, provides its time axis. An index of two levels, such as site and
+    day, gives several recordings. Frames in a list are matched by their column names. An xarray
     DataArray or Dataset must have one dimension for time and at most one for variables; one called
-    member, series, trial or the like tells recordings apart, as in files.
-    Without `time` the time axis is not looked at: it may be anything.
+    member, series, trial or similar separates recordings, as in files. Without `time` the time axis
+    is ignored and may be anything.
     """
     if isinstance(x, Samples):
         values, dt, t = as_given(x)
@@ -191,15 +190,15 @@ def read_labelled(x: Any, *, time: bool = True) -> Labelled:
         return Labelled(x, None, None, None, "")
     if None in readers:
         raise ValueError(
-            "x: a list must hold frames or arrays, not both, as columns of frames are matched by "
-            "their names and those of arrays by their place. Make frames of all."
+            "x: a list must hold frames or arrays, not both, because columns of frames are matched "
+            "by name and columns of arrays by position. Convert all of them to frames."
         )
     pairs = zip(readers, items, strict=True)
     return joined([part for reader, item in pairs if reader for part in reader(item, time)])
 
 
 def _reader(x: Any) -> Callable[[Any, bool], list["Labelled"]] | None:
-    """Return what reads a container; None if it carries no labels."""
+    """Return the reader for a container; None if it has no labels."""
     if isinstance(x, os.PathLike) or (isinstance(x, str) and os.path.exists(x)):
         return _from_file
     module = type(x).__module__.partition(".")[0]
@@ -217,7 +216,7 @@ def _from_file(path: Any, time: bool) -> list[Labelled]:
 
 
 def from_table(table: Table, *, time: bool = True) -> list[Labelled]:
-    """Return each recording of a table; with its clock only if `time` is given."""
+    """Return each recording of a table, with its clock only if `time` is true."""
     own = table.dt if time else None
     stamps = table.stamps if time and own is None else None
     parts = []
@@ -241,13 +240,13 @@ def joined(parts: list[Labelled]) -> Labelled:
         if ratio is None:
             one, other = (f"{p.time_unit}s" if p.time_unit else "no unit" for p in (first, part))
             got = f"the first recording counts time in {one}, number {number} in {other}"
-            raise ValueError(f"x: {got}. Resample them to one interval; if they have one, give dt.")
+            raise ValueError(f"x: {got}. Resample them to one interval; if they have one, pass dt.")
         dt, t = part.dt, part.t
         clocks.append((None if dt is None else ratio * dt, None if t is None else ratio * t))
         value, own = np.asarray(part.values), part.names or ()
         if names is not None and own != names and len(names) > 1:
             if set(own) != set(names):
-                other = f"number {number} has {listed_names(own) or 'none with names'}"
+                other = f"number {number} has {listed_names(own) or 'no names'}"
                 got = f"the first has {listed_names(names)}, {other}"
                 raise ValueError(f"x: all frames of a list must have the same columns; {got}.")
             value = value[:, [own.index(name) for name in names]]
@@ -265,9 +264,7 @@ def joined(parts: list[Labelled]) -> Labelled:
 
 
 def _from_frame(x: Any, time: bool) -> list[Labelled]:
-    """Return any other frame, read by the interchange protocols; a column of time stands for the
-    index.
-    """
+    """Return any other frame, read through the interchange protocols; a time column is the index."""
     import pandas as pd
 
     if hasattr(x, "to_pandas"):
@@ -286,14 +283,14 @@ def _from_pandas(x: Any, time: bool) -> list[Labelled]:
     import pandas as pd
 
     frame = x.to_frame() if isinstance(x, pd.Series) else x
-    # By position: two columns may have the same name, which is for the caller to refuse.
+    # By position: two columns may have the same name, which the caller rejects.
     text = [str(c) for c, kind in frame.dtypes.items() if not _is_real(kind)]
     if text:
         raise ValueError(
-            f"x: all columns must hold real numbers; {', '.join(text)} do not. Where they are "
-            "numbers of dtype object, x.astype(float); else drop them with x.drop(columns=[...]), "
-            "or make a time column the index with set_index; of a column that tells recordings "
-            "apart and one of time, set_index([recording, time])."
+            f"x: all columns must hold real numbers; {', '.join(text)} do not. For numbers of "
+            "dtype object, use x.astype(float). Otherwise drop them with x.drop(columns=[...]), or "
+            "make a time column the index with set_index; if another column identifies the "
+            "recordings, with set_index([recording, time])."
         )
     # Columns without names are numbered by pandas.
     numbered = isinstance(frame.columns, pd.RangeIndex) or (x.ndim == 1 and x.name is None)
@@ -312,7 +309,7 @@ def _from_pandas(x: Any, time: bool) -> list[Labelled]:
 
 
 def _stamps(index: Any) -> np.ndarray | None:
-    """Return the times of an index; None for one that counts rows or holds texts."""
+    """Return the times of an index; None if it counts rows or holds text."""
     import pandas as pd
 
     index = index.to_timestamp() if isinstance(index, pd.PeriodIndex) else index
@@ -345,15 +342,15 @@ def _from_xarray(x: Any, time: bool) -> list[Labelled]:
         cells = f"stack(cell={tuple(str(d) for d in x.dims if d != along)})"
         raise ValueError(
             "x: an xarray object must have one dimension for time and at most one for variables; "
-            f"got {x.dims}. Average over others, or make one of those that are variables, "
-            f"{'x.to_dataarray()' if 'variable' in x.dims else 'x'}.{cells}; of recordings give a "
+            f"got {x.dims}. Average over the others, or combine those that are variables, "
+            f"{'x.to_dataarray()' if 'variable' in x.dims else 'x'}.{cells}. Pass recordings as a "
             "list, or call their dimension trial."
         )
     if x.dtype.kind not in "fiub":
         raise ValueError(f"x: an xarray object must hold real numbers; got dtype {x.dtype}.")
     x = x.transpose(along, ...)
     if time and along in x.coords and _stamps(x.indexes[along]) is None:
-        got = f"which begins with {x.indexes[along][0]!r}; expected numbers or dates"
+        got = f"which starts with {x.indexes[along][0]!r}; expected numbers or dates"
         raise ValueError(f"x: cannot read the time axis, {got}. Pass dt or t instead.")
     frame = x.to_pandas()
     if x.ndim == 2:
@@ -363,8 +360,8 @@ def _from_xarray(x: Any, time: bool) -> list[Labelled]:
 
 
 def _timed(values: Any, names: Any, stamps: np.ndarray | None, rows: np.ndarray) -> Labelled:
-    """Return some rows with the interval of their stamps or, if there is none, with the stamps as
-    numbers; with the unit of both, and the date they are counted from.
+    """Return some rows with the interval of their stamps, or with the stamps as numbers if there is
+    no interval; with their unit, and the date from which they are counted.
     """
     if stamps is None or len(stamps) == 0:
         return Labelled(values[rows], names, None, None, "")

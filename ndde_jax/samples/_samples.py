@@ -1,4 +1,4 @@
-"""The samples as one value: read once, and kept with every result made from them."""
+"""Samples as one value: read once, and stored with every result made from them."""
 
 import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
@@ -15,33 +15,32 @@ from ._dates import dates_after, written
 from ._trajectories import vectors
 from ._treatments import BEFORE, CALENDAR, FORMULAS, LABELS, OFFSETS, TRANSFORM, Treatment, restored
 
-# Treatments that put an estimate where nothing was measured.
+# Treatments that replace missing values by estimates.
 ESTIMATES = ("gaps", "impute")
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Samples:
-    """Trajectories of one system, with their times and labels; NumPy, made by
+    """Trajectories of one system with their times and labels, as NumPy arrays; made by
     [`read_samples`][ndde_jax.read_samples].
 
-    Accepted wherever measurements are, without `dt`, `t` or `names` beside it.
+    Accepted wherever measurements are, without `dt`, `t` or `names`.
 
-    - `values`: one array `[time dim]` per trajectory, in the unit and precision they came in. NaN
-        marks missing values, each variable on its own.
-    - `times`: one array `[time]` per trajectory, in `time_unit`; from 0 where only an interval was
-        given.
-    - `dt`: sampling interval, their mean if it is not `regular`.
+    - `values`: one array `[time dim]` per trajectory, in the unit and precision of the input. NaN
+        marks missing values, separately for each variable.
+    - `times`: one array `[time]` per trajectory, in `time_unit`; starting at 0 if only an interval
+        was given.
+    - `dt`: sampling interval; the mean interval if not `regular`.
     - `regular`: whether samples are equally spaced, to 1e-6.
     - `names`: of the variables.
     - `time_unit`: a word, empty if unknown.
-    - `precision`: floating type of what is computed from them, `"float32"` or `"float64"`; empty
-        for the default of JAX.
-    - `treatments`: what was done to them, in order, by
-        [`prepare_samples`][ndde_jax.prepare_samples]; each keeps what it changed.
+    - `precision`: floating type of computations, `"float32"` or `"float64"`; empty for the default
+        of JAX.
+    - `treatments`: the treatments applied by [`prepare_samples`][ndde_jax.prepare_samples], in
+        order; each stores what it changed.
     - `mask`: which samples may be the present of a window, one bool array `[time]` per trajectory;
         empty if all may.
-    - `starts`: the date of time 0 of each trajectory, as ISO 8601 writes it; empty where times are
-        not known as dates.
+    - `starts`: the date of time 0 of each trajectory, in ISO 8601; empty if dates are unknown.
     """
 
     values: tuple[np.ndarray, ...]
@@ -68,8 +67,8 @@ class Samples:
     def dates(
         self, times: Float[np.ndarray, "*times"], trajectory: int = 0
     ) -> Shaped[np.ndarray, "*times"] | None:
-        """Return the dates at times of a trajectory, `datetime64` as fine as the unit of time and
-        the sampling interval; None where they are not known.
+        """Return the dates at times of a trajectory, `datetime64` at the resolution of the time
+        unit and the sampling interval; None if they are unknown.
 
         ```python
         import pandas as pd
@@ -87,20 +86,20 @@ class Samples:
         return dates_after(start, times, self.time_unit, self.dt) if start else None
 
     def when(self, index: int, trajectory: int = 0) -> str:
-        """Return the date of a sample in words; empty where it is not known."""
+        """Return the date of a sample as text; empty if it is unknown."""
         dates = self.dates(self.times[trajectory][[index]], trajectory)
         return "" if dates is None else written(dates[0])
 
     @property
     def offsets(self) -> np.ndarray:
-        """The constants subtracted from every recording, `[trajectory dim]`; zeros unless the
-        treatment `"offsets"` was asked for.
+        """The constants subtracted from every recording, `[trajectory dim]`, by the treatments
+        `"offsets"` and `"level"`; zeros without these.
         """
         return sum(self._constants(), np.zeros((len(self.values), self.dim)))
 
     @property
     def level(self) -> np.ndarray:
-        """The constant subtracted from all recordings alike, `[dim]`: a level that is large beside
+        """The constant subtracted from all recordings, `[dim]`: a level that is large compared with
         the changes of a variable.
         """
         alike = (c[0] for c in self._constants() if (c == c[:1]).all())
@@ -125,7 +124,7 @@ class Samples:
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """The names of the variables as they are read, such as "log flow"."""
+        """The names of the variables as transformed, such as "log flow"."""
         return self._spoken(LABELS)
 
     @property
@@ -139,7 +138,7 @@ class Samples:
 
     @property
     def estimated(self) -> tuple[np.ndarray, ...]:
-        """A mask of the values that are estimates, of a short gap or by
+        """A mask of estimated values, in short gaps or from
         [`Discovery.impute`][ndde_jax.Discovery.impute], bool `[time dim]` per trajectory.
         """
         found = [np.zeros(value.shape, bool) for value in self.values]
@@ -153,9 +152,7 @@ class Samples:
         return self.before(*(treatment.name for treatment in self.treatments[:1]))
 
     def before(self, *names: str) -> "Samples":
-        """The samples before the first treatment that has one of some names; as they are without
-        any.
-        """
+        """The samples before the first treatment with one of these names; unchanged without one."""
         places = (k for k, treatment in enumerate(self.treatments) if treatment.name in names)
         if (first := next(places, None)) is None:
             return self
@@ -177,11 +174,11 @@ class Samples:
 def treated(
     samples: Samples, name: str, text: str, size: Any, columns: Iterable, changes: dict, **kept: Any
 ) -> Samples:
-    """Return changed samples that keep a record of what they were before."""
+    """Return changed samples with a record of what they were before."""
     before = {field: getattr(samples, field) for field in BEFORE}
     columns = tuple(int(j) for j in columns)
     treatment = Treatment(name, text, float(size), columns, **before, **kept)
-    pairs = zip(changes["values"], samples.values, strict=True)  # new ones as precise as the old
+    pairs = zip(changes["values"], samples.values, strict=True)  # keeps the precision
     values = tuple(new.astype(old.dtype, copy=False) for new, old in pairs)
     new = {**changes, "values": values, "treatments": (*samples.treatments, treatment)}
     if "times" in new:
@@ -192,8 +189,8 @@ def treated(
 def undone(
     samples: Samples, values: Float[np.ndarray, "time dim"], trajectory: int
 ) -> Float[np.ndarray, "time dim"]:
-    """Return values on the grid of treated samples in measured units: what was removed is added
-    again, and logarithms and ranks are inverted.
+    """Return values on the grid of treated samples in measured units: removed terms are added back,
+    and logarithms and ranks are inverted.
     """
     for treatment in reversed(samples.treatments):
         if treatment.coefficients:
@@ -208,10 +205,10 @@ def named(samples: Samples, columns: Iterable) -> str:
 
 
 def as_given(samples: Samples) -> tuple[list, float | None, list | None]:
-    """Return values, dt and t for functions that read raw measurements; exactly one of the two
-    times is None.
+    """Return values, dt and t for functions that read raw measurements; exactly one of dt and t is
+    None.
     """
-    # Floating arrays of JAX set the precision of what is computed from them.
+    # Floating JAX arrays determine the precision of computations.
     kept = samples.precision
     values = [jnp.asarray(value, kept) if kept else value for value in samples.values]
     return (values, samples.dt, None) if samples.regular else (values, None, list(samples.times))
@@ -224,7 +221,7 @@ def read_mask(mask: Any, lengths: Sequence[int]) -> tuple[np.ndarray, ...]:
     """Return one bool array per trajectory; an empty sequence if every sample counts.
 
     **Raises:** `ValueError` for anything but booleans, for another number of samples, and if no
-    sample is in.
+    sample is selected.
     """
     if mask is None:
         return ()
@@ -241,22 +238,22 @@ def read_mask(mask: Any, lengths: Sequence[int]) -> tuple[np.ndarray, ...]:
         known = f"for trajectories of {listed(lengths, most=6)} samples"
         raise ValueError(f"mask must hold one boolean per sample, {known}; {got}.")
     if not any(part.any() for part in parts):
-        raise ValueError("mask must be True somewhere: it leaves no sample as a present.")
+        raise ValueError("mask must be True somewhere: it leaves no sample as the present.")
     return () if all(part.all() for part in parts) else tuple(parts)
 
 
 def mask_at(
     mask: tuple[np.ndarray, ...], times: Sequence[np.ndarray], new: Sequence[np.ndarray]
 ) -> tuple[np.ndarray, ...]:
-    """Return the mask at other times: its value at the nearest sample; an empty one stays so."""
+    """Return the mask at other times, by the nearest sample; an empty mask stays empty."""
     places = [np.searchsorted((t[1:] + t[:-1]) / 2, at) for t, at in zip(times, new, strict=True)]
     return tuple(m[at] for m, at in zip(mask, places, strict=bool(mask)))
 
 
 def said_of_mask(mask: tuple[np.ndarray, ...], n_rows: int, n_left: int) -> tuple[str, ...]:
-    """Return a sentence on the mask for a report."""
+    """Return a sentence about the mask for a report."""
     inside, every = sum(int(part.sum()) for part in mask), sum(map(len, mask))
     only = f"Only the {inside} of {every} samples in the mask serve as the present of a window"
-    left = f"{n_left} of {n_rows} windows are left, whose past is read from everywhere"
+    left = f"{n_left} of {n_rows} windows are left; their past may lie outside the mask"
     whole = "Seasons, trends, noise and measurement errors are estimated on the whole record"
-    return (f"{only}: {left}. {whole}, and passing events are not looked for.",) if mask else ()
+    return (f"{only}: {left}. {whole}, and passing events are not tested for.",) if mask else ()

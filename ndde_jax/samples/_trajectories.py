@@ -1,4 +1,4 @@
-"""Raw measurements, checked and brought into one form."""
+"""Raw measurements, checked and converted to one form."""
 
 import itertools
 import operator
@@ -15,26 +15,24 @@ from .._checks import check_names, check_number, is_real, is_traced, refusal, sh
 from .._spoken import listed
 from .._types import TrajectoryLike
 
-# More candidate lags than anybody means.
+# Maximum number of candidate lags.
 MOST_LAGS = 100_000
 NONE_COMPLETE = "every sample has a missing value: no window can be built."
 
 
 class Trajectories(NamedTuple):
-    """A set of trajectories as lists of arrays of the namespace `xp`: float64 NumPy unless traced
-    by JAX.
-    """
+    """Trajectories as lists of arrays of the namespace `xp`: float64 NumPy unless traced by JAX."""
 
     values: list[Any]  # each [time dim], zeros where a sample is missing
     present: list[Any]  # each bool [time]: no variable is missing at this sample
-    intervals: list[Any]  # each [time-1]: time between one sample and the next
+    intervals: list[Any]  # each [time-1]: time between successive samples
     dt: Any  # mean interval
     regular: bool
     starts: list[Any]  # the first time of each
-    epsilon: float  # relative rounding error of the numbers as they came in
-    dtype: Any  # of what is computed from them
+    epsilon: float  # relative rounding error of the input
+    dtype: Any  # of computations
     xp: ModuleType
-    complete: list[Any]  # each [time dim] as it came, NaN where a value is missing
+    complete: list[Any]  # each [time dim] as given, NaN where a value is missing
 
     @property
     def dim(self) -> int:
@@ -43,11 +41,11 @@ class Trajectories(NamedTuple):
 
 
 def read_trajectories(x: TrajectoryLike, *, dt: Any, t: Any, names: Any = None) -> Trajectories:
-    """Check measurements and their times; raise a `ValueError` for what cannot be used."""
+    """Check measurements and their times; raise a `ValueError` for unusable input."""
     series = [_as_array(item) for item in recordings_of(x)]
     if len(series) == 1 and series[0].ndim == 3:
         if not len(series[0]):
-            raise ValueError("x is empty: it holds no trajectory.")
+            raise ValueError("x is empty: it holds no trajectories.")
         series = list(series[0])
     dtype, epsilon = _precision(series)
     traced = is_traced(series, dt, t)
@@ -77,13 +75,13 @@ def read_lags(lags: Any) -> tuple[int, ...]:
     expected = "lags must be whole numbers of samples, ascending, unique and not negative"
     wrong = ValueError(f"{expected}, like (0, 5, 10); got {shown(lags)}.")
     try:
-        # One more than can be meant, because there are endless iterators.
+        # One more than allowed, because iterators may be infinite.
         items = tuple(itertools.islice(lags, MOST_LAGS + 1))
         result = tuple(operator.index(lag) for lag in items)
     except TypeError as error:
         raise wrong from error
     if len(items) > MOST_LAGS:
-        got = f"got more: {shown(lags)}. Take every tenth, say: range(0, stop, 10)."
+        got = f"got more: {shown(lags)}. Take every tenth, for example: range(0, stop, 10)."
         raise ValueError(f"lags must be at most {MOST_LAGS} candidates; {got}")
     if any(isinstance(lag, bool | np.bool_) for lag in items):
         raise wrong
@@ -106,7 +104,7 @@ def transposed_hint(rows: int, columns: int) -> str:
 
 
 def recordings_of(x: Any) -> list[Any]:
-    """Return the items of a list of arrays; anything else as the only one."""
+    """Return the items of a list of arrays; anything else as the only item."""
     many = isinstance(x, list | tuple) and any(getattr(item, "ndim", 0) > 0 for item in x)
     return list(x) if many else [x]
 
@@ -115,7 +113,7 @@ def _as_array(x: Any) -> Any:
     """Return an array of real numbers, not yet converted."""
     if isinstance(x, (str, os.PathLike)):
         raise ValueError(
-            f"x must hold real numbers, or name a file; got {str(x)!r}, and no file is called that."
+            f"x must hold real numbers or name a file; got {str(x)!r}, and no such file exists."
         )
     if isinstance(x, np.ma.MaskedArray):
         x = x.astype(float).filled(np.nan)  # type: ignore[attr-defined]
@@ -123,12 +121,12 @@ def _as_array(x: Any) -> Any:
     try:
         x = x if isinstance(x, jax.Array) else np.asarray(x)
     except ValueError as error:
-        remedy = "pass trajectories of different lengths as a list of arrays."
+        remedy = "pass trajectories of different length as a list of arrays."
         raise ValueError(f"x must be one rectangular array; {remedy}") from error
     if x.dtype == object and x.ndim == 0:
         remedy = "Convert it to a NumPy array or a pandas frame."
         if isinstance(given, Mapping):
-            remedy = "Variables by name are a frame, pandas.DataFrame(x); recordings are a list."
+            remedy = "Pass variables by name as pandas.DataFrame(x), and recordings as a list."
         raise refusal("x", "an array, a frame, or a list of these", given, remedy)
     if not is_real(x.dtype):
         got = f"dtype {x.dtype}. Missing values are written as NaN."
@@ -137,7 +135,7 @@ def _as_array(x: Any) -> Any:
 
 
 def _precision(series: list[Any]) -> tuple[Any, float]:
-    """Return the floating type to compute towards, and the rounding error of the input."""
+    """Return the floating type of the results, and the rounding error of the input."""
     floats = [a for a in series if jnp.issubdtype(a.dtype, jnp.floating)]
     kept = len(floats) == len(series) and all(isinstance(a, jax.Array) for a in series)
     epsilons = [float(jnp.finfo(a.dtype).eps) for a in floats]
@@ -146,19 +144,19 @@ def _precision(series: list[Any]) -> tuple[Any, float]:
 
 
 def _as_matrix(x: Any, i: int, traced: bool, dtype: Any) -> Any:
-    """Return a matrix [time dim], in float64 where the numbers are known."""
+    """Return a matrix [time dim], in float64 unless traced."""
     if x.ndim not in (1, 2):
         expected = "[time, dim], [time], [series, time, dim], or a list of the first two"
         raise ValueError(f"x must be {expected}; got shape {x.shape} for trajectory {i}.")
     if x.size == 0:
         raise ValueError(f"trajectory {i} is empty: its shape is {x.shape}.")
     x = x[:, None] if x.ndim == 1 else x
-    # Row by row, since sums round in the order of memory, and containers differ in that.
+    # Row by row, because sums round in memory order, which differs between containers.
     return jnp.asarray(x, dtype) if traced else np.asarray(x, np.float64, order="C")
 
 
 def _check_values(series: list[Any], names: Sequence[str] | None) -> None:
-    """Raise an error for infinite values and for variables of which everything is missing."""
+    """Raise an error for infinite values and for variables without any value."""
     for i, a in enumerate(series):
         if np.isinf(a).any():
             k, j = np.argwhere(np.isinf(a))[0]
@@ -173,8 +171,8 @@ def _check_values(series: list[Any], names: Sequence[str] | None) -> None:
 def _times(
     dt: Any, t: Any, lengths: list[int], xp: ModuleType, dtype: Any
 ) -> tuple[list[Any], Any, bool, list[Any]]:
-    """Return the intervals between samples, their mean, whether they are all equal, and the first
-    time of each trajectory.
+    """Return the intervals between samples, their mean, whether they are equal, and the first time
+    of each trajectory.
     """
     if (dt is None) == (t is None):
         got = "neither" if dt is None else "both"
@@ -190,7 +188,7 @@ def _times(
     stamps = _stamps(t, lengths)
     starts = [stamp[0] for stamp in stamps]
     if is_traced(stamps):
-        # Equal spacing cannot be established without the numbers.
+        # Equal spacing cannot be checked on traced stamps.
         intervals = [jnp.diff(jnp.asarray(s, dtype)) for s in stamps]
         return intervals, jnp.mean(jnp.concatenate(intervals)), False, starts
     floats = [s for s in stamps if jnp.issubdtype(s.dtype, jnp.floating)]
@@ -223,14 +221,14 @@ def _stamps(t: Any, lengths: list[int]) -> list[Any]:
             remedy = "Convert dates to numbers in a unit of time, such as days since the first."
             raise ValueError(f"t must hold real numbers; got dtype {stamp.dtype}. {remedy}")
         if stamp.shape != (n,):
-            got = f"trajectory {i} has {n} samples, its stamps have shape {stamp.shape}"
+            got = f"trajectory {i} has {n} samples, but its stamps have shape {stamp.shape}"
             raise ValueError(f"t must have one stamp per sample; {got}.")
     return stamps
 
 
 def vectors(x: Any, count: int) -> list[Any]:
-    """Return one vector per trajectory, not yet checked: of a list, of the rows of a matrix; a
-    single one holds for all.
+    """Return one vector per trajectory, not yet checked, from a list or the rows of a matrix; a
+    single vector is used for all.
     """
     many = isinstance(x, list | tuple) and any(np.ndim(item) > 0 for item in x)
     found = [a if isinstance(a, jax.Array) else np.asarray(a) for a in (x if many else [x])]

@@ -1,7 +1,7 @@
 """Treatments applied to measurements before any fit, stored so that they can be undone.
 
-A treatment changes `Samples` into `Samples`. It keeps what it changed, so nothing is lost: the
-report says what was done, `Samples.as_measured` goes back, and a forecast adds a season again.
+A treatment maps `Samples` to `Samples` and stores what it changed, so nothing is lost: the report
+says what was done, `Samples.as_measured` undoes it, and a forecast adds a season back.
 """
 
 import dataclasses
@@ -14,27 +14,27 @@ from jaxtyping import Bool, Float
 from .._checks import check_kind, is_traced, refusal, shown
 from .._spoken import listed
 
-# Recordings of one system that differ by a constant: the height of a gauge, the gain of a day.
+# Recordings of one system that differ by a constant, such as the height of a gauge.
 OFFSETS = "offsets"
-# Inputs that were found to be held between the ticks of a clock.
+# Inputs that hold their value between the ticks of a clock.
 HELD = "held"
 # Variables that repeat themselves.
 SCHEDULE = "schedule"
-# The treatment of a nearly regular clock, whose rows count as its usual step.
+# A nearly regular clock, whose rows count as its usual step.
 CALENDAR = "calendar"
-# Fields of samples that a treatment keeps as they were before.
+# Fields of the samples before a treatment, stored with it.
 BEFORE = ("values", "times", "dt", "regular")
 TRANSFORM = "transform"
-# Of a variable, in pictures and tables of effects, and in equations.
+# Names of a transformed variable: in figures and tables of effects, and in equations.
 LABELS = {"log": "log {}", "ranks": "score of {}"}
 FORMULAS = {"log": "log({})", "ranks": "score({})"}
 KINDS = tuple(LABELS)
-# In sentences: of one variable, of several, and in what unit.
+# In sentences: for one variable, for several, and the unit.
 READ_AS = {
     "log": ("its logarithm", "their logarithms", "the logarithm"),
     "ranks": ("the normal scores of its ranks", "normal scores of their ranks", "the scores"),
 }
-# Beyond the data, scores go on along the line through the outermost tenth, this far.
+# Scores continue beyond the data along the line through the outermost tenth, this far.
 OUTER, FAR = 1.2816, 1e4
 
 
@@ -42,17 +42,19 @@ OUTER, FAR = 1.2816, 1e4
 class Treatment:
     """A treatment of samples, with the NumPy arrays that undo it.
 
-    - `name`: which, such as `"season"`.
-    - `text`: what was done, a sentence for the report.
-    - `size`: the number behind it, of the kind the sentence says.
-    - `columns`: of the variables it concerns.
-    - `values`, `times`, `dt`, `regular`: of the samples before.
-    - `periods`: of the seasons removed, in units of time; empty for other treatments.
-    - `coefficients`: of what was removed, `[term dim]` per trajectory: a constant, the time from
-        the first sample, then cosine and sine of every period. Empty where nothing was removed.
-    - `kinds`: of the transforms, `"log"` or `"ranks"`, one for each of `columns`; empty for other
-        treatments. `tables`: different values and their normal scores, `[knot 2]`, for each of
-        them; without rows for a logarithm.
+    - `name`: its name, such as `"season"`.
+    - `text`: a sentence on what was done, for the report.
+    - `size`: the number behind it, of the kind that the sentence states.
+    - `columns`: numbers of the treated variables.
+    - `values`, `times`, `dt`, `regular`: those of the samples before.
+    - `periods`: periods of the seasons removed, in units of time; empty for other treatments.
+    - `coefficients`: coefficients of the removed terms, `[term dim]` per trajectory: a constant,
+        the time since the first sample, then cosine and sine of every period. Empty if nothing was
+        removed.
+    - `kinds`: the transforms, `"log"` or `"ranks"`, one for each of `columns`; empty for other
+        treatments.
+    - `tables`: distinct values and their normal scores, `[knot 2]`, for each of `columns`; without
+        rows for a logarithm.
     """
 
     name: str
@@ -70,7 +72,7 @@ class Treatment:
 
     @property
     def before(self) -> dict[str, Any]:
-        """The fields of the samples before, by name."""
+        """The stored fields of the samples before the treatment, by name."""
         return {field: getattr(self, field) for field in BEFORE}
 
     def removed(
@@ -110,7 +112,7 @@ def terms(
 def offsets_of(
     values: Sequence[np.ndarray], known: Bool[np.ndarray, "dim"]
 ) -> tuple[Float[np.ndarray, "recording dim"], Float[np.ndarray, "dim"]]:
-    """Return the offset of each recording's mean from the common mean, 0 for known inputs and where
+    """Return the offset of each recording's mean from the common mean, 0 for known inputs and if
     nothing was measured; and the spread of offsets, in standard deviations within recordings.
     """
     counts = np.stack([np.isfinite(x).sum(axis=0) for x in values])
@@ -127,9 +129,9 @@ def offsets_of(
 
 
 def read_transform(transform: Any, names: tuple[str, ...]) -> dict[str, str]:
-    """Return the kinds of transformation by variable name, in the order of the variables.
+    """Return the kinds of transform by variable name, in the order of the variables.
 
-    **Raises:** `ValueError` for what is neither a kind nor a mapping from variables to kinds.
+    **Raises:** `ValueError` for anything but a kind or a mapping from variables to kinds.
     """
     kinds = " or ".join(map(repr, KINDS))
     expected = f"a mapping from variables to {kinds}, or one of these for all variables"
@@ -142,22 +144,22 @@ def read_transform(transform: Any, names: tuple[str, ...]) -> dict[str, str]:
         if not isinstance(kind, str) or kind not in KINDS:
             raise refusal("transform", expected, kind)
         if name not in names:
-            known = f"these are {', '.join(names[:20])}"
-            raise ValueError(f"transform names {shown(name)}, which is no variable; {known}.")
+            known = f"variables are {', '.join(names[:20])}"
+            raise ValueError(f"transform names {shown(name)}, which is not a variable; {known}.")
     return {name: transform[name] for name in names if name in transform}
 
 
 def check_logarithm(values: Any, name: str, remedy: str) -> None:
-    """Raise an error unless all values to be logged are above 0; traced numbers pass.
+    """Raise an error unless all values to be logged are above 0; traced numbers are not checked.
 
-    **Raises:** `ValueError` that says how many are not, and what to do.
+    **Raises:** `ValueError` that says how many are not above 0, and what to do.
     """
     if is_traced(values):
         return
     values = np.asarray(values, float)
     count, smallest = int((values <= 0).sum()), f"{np.nanmin(values, initial=np.inf):.4g}"
     what, verb = f"{count} of {values.size} values", "have" if count > 1 else "has"
-    why = f", not being above 0 (the smallest is {smallest})"
+    why = f", which exists only above 0 (the smallest is {smallest})"
     if values.size == 1:
         what, why = smallest, ""
     if count:
@@ -168,8 +170,8 @@ def scores_of(values: Float[np.ndarray, "time"], name: str) -> Float[np.ndarray,
     """Return the distinct values, ascending, and their normal scores, with a point far beyond
     either end.
 
-    The r-th of n ordered values has the score at which a standard normal lies below it with
-    probability r/(n + 1); equal values have the mean of theirs.
+    The r-th of n ordered values has the score below which a standard normal lies with probability
+    r/(n + 1); equal values have their mean score.
 
     **Raises:** `ValueError` for fewer than two different values.
     """
@@ -195,10 +197,9 @@ def scores_of(values: Float[np.ndarray, "time"], name: str) -> Float[np.ndarray,
 def tables_of(
     values: tuple[np.ndarray, ...], transform: Mapping[str, str], names: tuple[str, ...]
 ) -> tuple[np.ndarray, ...]:
-    """Return the tables that each transformed variable needs for both directions; empty for a
-    logarithm.
+    """Return the table of each transformed variable, for both directions; empty for a logarithm.
 
-    **Raises:** `ValueError` for variables that cannot be transformed so.
+    **Raises:** `ValueError` for variables that cannot be transformed.
     """
     tables = []
     for name, kind in transform.items():
@@ -214,7 +215,7 @@ def tables_of(
 
 
 def said_of_transform(transform: Mapping[str, str]) -> str:
-    """Return a sentence on the transformation for the report."""
+    """Return a sentence about the transforms for the report."""
     parts, units = [], []
     for kind in [kind for kind in READ_AS if kind in transform.values()]:
         one, many, unit = READ_AS[kind]
@@ -224,7 +225,7 @@ def said_of_transform(transform: Mapping[str, str]) -> str:
         units.append(unit)
     own, are = "it" if len(transform) == 1 else "them", " and of ".join(units)
     text = f"{', and '.join(parts)}: slopes, effects and units of {own} are those of {are}."
-    return f"{text} Forecasts and what is set are in measured units."
+    return f"{text} Forecasts and the values that interventions set are in measured units."
 
 
 # ---- there and back ----
@@ -233,8 +234,8 @@ def said_of_transform(transform: Mapping[str, str]) -> str:
 def transformed(
     treatment: Treatment | None, values: Any, xp: Any = np, *, back: bool = False
 ) -> Any:
-    """Return measured values `[... dim]` as a treatment transforms them, in NumPy or JAX; or, if
-    `back`, measured values of transformed ones.
+    """Return measured values `[... dim]` transformed by a treatment, in NumPy or JAX; or, if
+    `back`, the measured values of transformed ones.
     """
     if treatment is None or not treatment.kinds:
         return values
@@ -244,16 +245,17 @@ def transformed(
 
 
 def restored(treatment: Treatment | None, values: Any, xp: Any = np) -> Any:
-    """Return measured values, by the inverse transformation."""
+    """Return measured values, by the inverse transform."""
     return transformed(treatment, values, xp, back=True)
 
 
 def one_transformed(
     treatment: Treatment | None, column: int, values: Any, xp: Any = np, *, back: bool = False
 ) -> Any:
-    """Return one variable transformed, or `back`, without checks. The way back from logarithms is
-    clipped to where their exponential is finite; scores lie on straight lines between the rows of
-    their table.
+    """Return one variable transformed, or transformed `back`, without checks.
+
+    Logarithms are clipped before exponentiation so that results stay finite. Scores are
+    interpolated linearly between the rows of their table.
     """
     if treatment is None or not treatment.kinds or column not in treatment.columns:
         return values

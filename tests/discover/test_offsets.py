@@ -59,7 +59,7 @@ def test_offsets_are_kept_and_said(made, found):
     x = made
     means = np.array([piece.mean(axis=0) for piece in x])
     np.testing.assert_allclose(found.samples.offsets, means - means.mean(axis=0), atol=1e-9)
-    assert "Each of 6 recordings has a mean of its own" in " ".join(found.report(full=True).split())
+    assert "Each of 6 recordings has its own mean" in " ".join(found.report(full=True).split())
     for piece, raw in zip(found.samples.as_measured().values, x, strict=True):
         np.testing.assert_array_equal(piece, raw)
     (treatment,) = (t for t in found.samples.treatments if t.name == "offsets")

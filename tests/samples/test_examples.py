@@ -68,7 +68,7 @@ def test_the_flood_runs_downstream():
 def test_blowflies_are_read_from_the_users_file_only(tmp_path):
     with pytest.raises(ValueError, match=r"do not ship.*path="):
         load_example("blowflies")
-    with pytest.raises(ValueError, match="path is for 'blowflies'"):
+    with pytest.raises(ValueError, match="path is only for 'blowflies'"):
         load_example("enso", path=tmp_path)
     file = tmp_path / "blowflies.csv"
     file.write_text("day;count;set\n40;3721;1\n")

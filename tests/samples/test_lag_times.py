@@ -30,9 +30,9 @@ def test_times_become_samples(lags, dt, unit, expected):
 @pytest.mark.parametrize(
     "lags, unit, said",
     [
-        ("6h", "", "give time_unit"),
+        ("6h", "", "pass time_unit"),
         ("6h", "month", "cannot convert"),
-        ("5h", "day", "no whole number"),
+        ("5h", "day", "not a whole number"),
         ("soon", "day", "got 'soon'"),
         ("3d:1d", "day", "START:STOP"),
         ("0:4d:", "day", "got '0:4d:'"),

@@ -268,7 +268,7 @@ def test_dates_of_any_stretch_of_years(first, days, form):
     ],
 )
 def test_a_month_that_does_not_exist_is_named_with_the_option(cells, option, day_first):
-    with pytest.raises(ValueError, match=f"no month 13: leave out --dates {option}"):
+    with pytest.raises(ValueError, match=f"no month 13: remove --dates {option}"):
         read_dates(cells, "when", day_first=day_first)
 
 

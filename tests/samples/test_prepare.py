@@ -333,7 +333,7 @@ def test_weeks_that_begin_anew_each_year_are_rows():
     samples = ndde.prepare_samples(ndde.read_samples(table, mask=mask), steps=("clock",))
     (treatment,) = samples.treatments
     assert samples.regular and samples.dt == 7 and samples.time_unit == "day"
-    assert "all but 17 of 935 steps are of 7 days" in treatment.text
+    assert "all but 17 of 935 steps are 7 days" in treatment.text
     np.testing.assert_array_equal(samples.values[0], x)
     np.testing.assert_array_equal(samples.mask[0], mask)
     np.testing.assert_array_equal(samples.dates(samples.times[0]), weeks.values.astype("M8[D]"))
