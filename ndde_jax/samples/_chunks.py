@@ -134,7 +134,7 @@ class Chunks:
             yield block
 
     def stretches(self, starts: Iterable[int], length: int) -> list[np.ndarray]:
-        """Return stretches of equal length, given the positions of their first samples, ascending."""
+        """Return stretches of one length, given the positions of their first samples, ascending."""
         if _sliced(self.source):
             return [as_block(self.source[start : start + length]) for start in starts]
         found: dict[int, list[np.ndarray]] = {start: [] for start in starts}

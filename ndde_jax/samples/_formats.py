@@ -172,7 +172,7 @@ def _found(path: Path, x: np.ndarray, names: Any, key: str, options: Options) ->
 
 
 def read_npz(path: Path, options: Options) -> Found:
-    """Return one array `[time dim]` of an NPZ file, with its `names` and `dt`; unpack nothing else."""
+    """Return one array `[time dim]` of an NPZ file with `names` and `dt`; unpack nothing else."""
     with path.open("rb") as raw:
         start = raw.read(8)
     if not start.startswith(b"PK"):

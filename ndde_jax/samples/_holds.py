@@ -79,7 +79,7 @@ def _changes(value: Float[np.ndarray, " time"]) -> Int[np.ndarray, " change"]:
 
 
 def clock_of(samples: Samples, variable: int) -> int:
-    """Return the number of samples from one tick to the next; 1 if changes follow no slower clock."""
+    """Return the number of samples per tick of a slower clock; 1 if changes follow none."""
     changes = [_changes(np.asarray(x, float)[:, variable]) for x in samples.values]
     steps = np.concatenate([np.diff(at) for at in changes])
     return int(np.gcd.reduce(steps)) if len(steps) >= CHANGES else 1

@@ -159,7 +159,7 @@ def find_lines(
 
 
 def with_overtones(clocks: tuple[float, ...]) -> tuple[float, ...]:
-    """Return periods together with their halves and thirds, which a week of five working days has."""
+    """Return periods with their halves and thirds, which a week of five working days has."""
     return tuple(clock / k for clock in clocks for k in (1, 2, 3))
 
 

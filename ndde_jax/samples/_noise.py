@@ -295,7 +295,7 @@ def measurement_error(x: Float[np.ndarray, "time"]) -> tuple[float, float]:
 
 
 def _has_empty_band(power, expected) -> bool:
-    """Return whether a band of a periodogram is nearly empty compared with the expected spectrum."""
+    """Return whether a band of a periodogram is nearly empty relative to its expectation."""
     from scipy.special import gammainc  # takes a moment to import
 
     for band in np.array_split(power / expected, BANDS):

@@ -145,7 +145,7 @@ def read_alike(known: Samples, other: Any, *, wanted_by: str, time: bool = True)
 
 
 def _columns_of(value: np.ndarray, dim: int) -> np.ndarray:
-    """Return a matrix from a matrix or vector: a record of one variable, or one sample of several."""
+    """Return a matrix; a vector is a record of one variable, or one sample of several."""
     return value.reshape(-1, 1) if value.ndim == 1 and dim == 1 else np.atleast_2d(value)
 
 
@@ -264,7 +264,7 @@ def joined(parts: list[Labelled]) -> Labelled:
 
 
 def _from_frame(x: Any, time: bool) -> list[Labelled]:
-    """Return any other frame, read through the interchange protocols; a time column is the index."""
+    """Return any other frame, read by interchange protocols; a time column is the index."""
     import pandas as pd
 
     if hasattr(x, "to_pandas"):

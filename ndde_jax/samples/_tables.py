@@ -1,4 +1,4 @@
-"""Measurements from files, one row per sample: which columns are time, and which are variables."""
+"""Measurements from files, one row per sample: the columns of time, and the variables."""
 
 import itertools
 import re
@@ -18,31 +18,31 @@ from ._dates import is_date, is_packed, span, words_of
 from ._formats import TEXT, TIME_NAMES, Found, Options, read_columns, read_grid, read_npy, read_npz
 from ._text import read_excel, read_text
 
-# Columns that name what another column holds, in tables with a row for each value.
+# Columns that name the variable of each row, in tables with a row for each value.
 KINDS = set(
     "variable variables parameter param tag tagname sensor channel measure metric quantity element "
     "indicator item signal field species taxon".split()
 )
 VALUES = set("value values val wert valeur valor reading result count abundance biomass".split())
-# Why a column is no variable, of one and of several.
+# Why columns are not variables, for one and for several.
 DATES, TEXTS, EMPTY = "hold{s} dates", "hold{s} text", "{are} empty"
 CONSTANT, COUNTS = "hold{s} one number throughout", "count{s} rows or time"
-# Cells that such a table may take for each value it has.
+# Maximum number of cells of the reshaped table per value.
 SPARSE = 50
-# Columns that count samples or hours and may start again.
+# Columns that count samples or hours and may restart.
 COUNTERS = set("index sample record counter count no nr seq packet frame hour".split())
 
-# How programs call the number of a row.
+# Names of columns of row numbers.
 INDEX_NAMES = {"", "rownames", "row.names", "unnamed: 0", "index", "row", "rn", "obs"}
-# Columns of numbers that may count seconds, or thousandths of them, from 1970 on.
+# Columns that may count seconds, or fractions of them, since 1970.
 EPOCHS = set("timestamp timestamps time datetime date epoch unix unixtime ts".split())
-# Words in the names of ages, which count years back: before the present, before 2000, thousands.
+# Words in the names of ages, which count back in years or thousands, from the present or 2000.
 BEFORE = set("bp ybp b2k ka kyr".split())
-# Columns of dates: numbers of a few digits in them may be days since a day long ago.
+# Columns of dates: small numbers in them may be days since some past day.
 DAYS = set("date dates datum fecha data datetime datenum day yyyymm month".split())
-# Days before 1970 on which spreadsheets and MATLAB begin to count, and between what they lie today.
+# Days from the start of counting in spreadsheets and MATLAB to 1970, and the plausible range.
 SERIALS = ((25569, 20_000, 80_000), (719529, 693_000, 780_000))
-# Parts of a date that may have columns of their own: how they are called, and what they can be.
+# Parts of a date that may have their own columns: their names, and their range.
 PARTS = {
     "y": (" ".join(_dates.YEARS), -9999, 9999),
     "q": ("quarter qtr quartal trimestre", 1, 4),
@@ -54,15 +54,15 @@ PARTS = {
     "min": ("minute min mn mi mm minutes minuto", 0, 59),
     "s": ("second sec ss seconds", 0, 60),
 }
-# Parts that together say which day it is, and those that mean something beside others only.
+# Combinations of parts that determine a date, and parts that are used only with others.
 TOGETHER = ({"y", "m"}, {"y", "q"}, {"y", "j"}, {"y", "w"}, {"m", "d"}, {"m"})
 WITHIN = {"h": {"d", "j", "date"}, "min": {"h"}, "s": {"min"}}
-# Those that every date has, and how many hours time zones lie apart from Greenwich's at most.
+# Parts that every date has, and the largest difference of time zones from UTC, in hours.
 FIELDS = {"y": "year", "m": "month", "d": "day", "j": "day_of_year", "h": "hour"}
 ZONES = 14
-# What parts can be that nothing but their numbers tells of.
+# Range of parts that are recognised only by their numbers.
 GUESSED = {"y": (1500, 2300), "d": (1, 31)}
-# Names of columns that have none.
+# Names given to columns without a name.
 UNNAMED = re.compile(r"x\d+")
 SECONDS = {"h": 3600.0, "min": 60.0, "s": 1.0}
 
@@ -74,7 +74,7 @@ READERS: dict[str, Callable[[Path, Options], Found]] = {
 
 GRIDS = (".nc", ".nc4", ".zarr")
 SHEETS = (*TEXT, ".xlsx")
-# Options that mean something for some formats only: which these are, and what is said of it.
+# Options for some formats only: the formats, and the description in the error message.
 ONLY_FOR: dict[str, tuple[tuple[str, ...], str]] = {
     "separator": (TEXT, "is the character between the cells of a text file"),
     "decimal": (SHEETS, "is the decimal mark of a text file or a sheet"),
@@ -101,11 +101,11 @@ class Table(NamedTuple):
     values: np.ndarray
     names: tuple[str, ...]
     stamps: np.ndarray | None  # numbers, datetime64 or timedelta64, [time]
-    dt: float | None = None  # as the file states it
-    notices: tuple[str, ...] = ()  # what had to be assumed to read it
-    trials: np.ndarray | None = None  # the recording each row belongs to, where there are several
+    dt: float | None = None  # as stated in the file
+    notices: tuple[str, ...] = ()  # assumptions made to read it
+    trials: np.ndarray | None = None  # the recording of each row, if there are several
     mask: np.ndarray | None = None  # rows that may be the present of a window, if not all
-    unit: str = ""  # of stamps that are numbers, as the name of their column says
+    unit: str = ""  # of numeric stamps, from the name of their column
 
     @property
     def recordings(self) -> tuple[np.ndarray, ...]:
@@ -117,34 +117,36 @@ def read_table(path: str | Path, **choices: Any) -> Table:
     """Read measurements from a file, one row per sample.
 
     - Text (.csv, .tsv, .txt, .dat and others; also in .gz, or alone in .zip): `separator`,
-      `decimal` mark and `header` are found by trying which reading leaves numbers. The table begins
+      `decimal` mark and `header` are those with which the cells read as numbers. The table begins
       below the last row of words; comments, titles, units, repeated headers and notes are skipped.
-      Rows of twelve months are read one after another, and times along the top turned.
+      A table with twelve columns of months becomes one series, and a table with times along the
+      top is transposed.
     - NPZ: the array `key` (default `x`, or the only array), `[time dim]` or `[series time dim]`, or
-      several of one length; `names`, `dt` and `time` are used if the file has them. NPY.
+      several arrays of one length. `names`, `dt` and `time` are used if present. NPY: the array.
     - Excel: the first sheet, or the one called `key`.
     - Parquet, Feather, JSON: the columns.
     - NetCDF and Zarr: all variables along one dimension, or the variable `key`. `trial` names the
-      dimension that tells recordings apart, `variables` those whose cells are variables.
+      dimension of recordings, and `variables` the dimensions whose cells are variables.
 
-    `time_column` names the column of time stamps. By default it is the first column if that holds
-    dates, or is called time, date, year or like these, or is an index; year, month and day in
-    columns of their own, or a date beside a time of day; or else the first that holds dates or,
-    increasing, has such a word in its name (time_yr). `day_first` decides what 03/04/2001 means,
-    `time_zone` names the zone of a clock that daylight saving shifts.
+    `time_column` names the column of time stamps. By default it is the first column, if it holds
+    dates, is called time, date, year or similar, or is an index. Otherwise it is a date in separate
+    columns, such as year, month and day or date and time of day; or the first column that holds
+    dates, or that increases and has such a word in its name (time_yr). `day_first` decides what
+    03/04/2001 means, and `time_zone` names the zone of a clock with daylight saving time.
 
-    `columns` picks variables and their order. Without it columns are left out, with a notice, that
-    hold text, nothing, one number throughout, or a straight line, which counts rows; those `kept`
-    are left in. `missing` are
-    texts that mean a missing value. `trial` names a column that tells recordings apart; without it
-    one is found if stamps repeat and rise within each of its values. `only`, columns with some of
-    their values, and `months` (1 to 12, of dates) say which rows may be the present of a window;
-    such a column is a variable only if `columns` names it.
+    `columns` selects the variables and their order. Without it, columns are omitted, with a notice,
+    if they hold text, nothing, a single number, or a straight line that counts rows; columns in
+    `kept` stay. `missing` are texts that mean a missing value. `trial` names the column that
+    identifies recordings; by default it is a column within each of whose values stamps increase,
+    although they repeat. `only`, columns with some of their values, and `months` (1 to 12, of
+    dates) select the rows that may be the present of a window; a column of `only` is a variable
+    only if `columns` names it.
 
     The choices are the fields of `Options`.
 
-    **Raises:** `ValueError` if the file cannot be read as a table, a column is missing or not
-    numeric; `ImportError` if the extra is missing; `OSError` if the file cannot be opened.
+    **Raises:** `ValueError` if the file cannot be read as a table, or a column is missing or not
+    numeric; `ImportError` if an optional dependency is missing; `OSError` if the file cannot be
+    opened.
     """
     path, options = Path(path), Options(**choices)
     _check_options(path, options)
@@ -168,18 +170,18 @@ def read_table(path: str | Path, **choices: Any) -> Table:
     if panel and not columns and (wide := _wide(frame, time, panel)) is not None:
         frame, time, panel, kind = wide
         read, stamps = read._replace(frame=frame), time.stamps
-        said += (f"column {kind!r} names its variables; --trial {kind} if it does not.",)
+        said += (f"column {kind!r} names its variables; if not, use --trial {kind}.",)
     if panel:
         trials = groups_of(frame, panel)
         frame = frame.drop(columns=list(panel))
         tell = f"column {panel[0]!r} tells" if len(panel) == 1 else f"columns {listed(panel)} tell"
-        said += (f"{tell} recordings apart, whose clocks repeat.",)
+        said += (f"{tell} recordings apart, because time stamps repeat.",)
     others = {*time.columns, *(name for name, _ in options.only)}
     others |= {name for name in frame.columns[:1] if time.columns and name.lower() in INDEX_NAMES}
     wanted = columns or [name for name in frame if name not in others]
     check_there(file, wanted, frame)
     if not wanted:
-        raise ValueError(f"{file} has no column beside the time column {time.columns[0]!r}.")
+        raise ValueError(f"{file} has no column besides the time column {time.columns[0]!r}.")
     if len(set(wanted)) < len(wanted):
         raise ValueError(f"--columns names a column of {file} twice: {listed_names(wanted)}.")
     numbers = {name: read.number(name) for name in wanted}
@@ -200,10 +202,10 @@ def read_table(path: str | Path, **choices: Any) -> Table:
         rows = np.arange(len(stamps))
         if len(stamps) > 1 and falls(stamps):
             rows = rows[::-1]
-            said += ("its rows begin with the last; they are turned round.",)
+            said += ("its rows begin with the latest; their order is reversed.",)
         if len(remarks := _remarks(values[rows], stamps[rows])):
             rows = np.delete(rows, remarks)
-            said += (f"{len(remarks)} rows that hold remarks and no numbers are left out.",)
+            said += (f"{len(remarks)} rows with remarks but no numbers are left out.",)
         values, stamps, mask = values[rows], stamps[rows], None if mask is None else mask[rows]
     notices = tuple(f"{file}: {text}" for text in said)
     numeric = stamps is not None and stamps.dtype.kind in "iuf" and len(time.columns) == 1
@@ -212,8 +214,8 @@ def read_table(path: str | Path, **choices: Any) -> Table:
 
 
 def _unit_of(name: str, stamps: np.ndarray) -> str:
-    """Return the unit of stamps that are numbers: as the name of their column says, or years where
-    they are dates as years of the calendar and parts of them, such as 1950.042.
+    """Return the unit of numeric stamps: from the name of their column, or years if they are
+    decimal years such as 1950.042.
     """
     low, high = GUESSED["y"]
     dated = "date" in words_of(name) and len(stamps) > 0
@@ -222,15 +224,15 @@ def _unit_of(name: str, stamps: np.ndarray) -> str:
 
 
 def _suffix(path: Path) -> str:
-    """Return the end of a name that tells the format, in small letters."""
+    """Return the extension that determines the format, in lower case."""
     last = path.suffix.lower()
     return Path(path.stem).suffix.lower() or ".txt" if last in (".gz", ".zip") else last
 
 
 def _wide(frame: Any, time: Time, panel: Sequence[str]) -> tuple[Any, Time, list[str], str] | None:
-    """Return a frame with a column for each variable, of one with a row for each value: with its
-    time, the columns that tell recordings apart, and the one that named the variables; None for any
-    other.
+    """Return a frame with a row for each value as one with a column for each variable; None for any
+    other frame. Also return its time, the columns that identify recordings, and the column that
+    named the variables.
     """
     named = [name for name in frame if words_of(name) & VALUES and name not in time.columns]
     values = [name for name in named if not frame[name].map(is_missing).all()]
@@ -259,7 +261,7 @@ def _check_options(path: Path, options: Options) -> None:
         raise ValueError(f"Cannot tell the format of {path.name}; {text}. {other}.")
     for name, (suffixes, what) in ONLY_FOR.items():
         if getattr(options, name) not in (None, (), []) and _suffix(path) not in suffixes:
-            raise ValueError(f"--{name} {what}, which {path.name} is not. Leave it out.")
+            raise ValueError(f"--{name} {what}, which {path.name} is not. Omit it.")
     if decimal not in (None, ".", ","):
         raise ValueError(f"--decimal must be a point or a comma; got {decimal!r}.")
     if separator is not None and (len(separator) != 1 or separator in '"\r\n\0'):
@@ -269,24 +271,24 @@ def _check_options(path: Path, options: Options) -> None:
 
 
 def _check_dated(file: str, stamps: np.ndarray | None, options: Options) -> None:
-    """Raise an error for options of dates where the time has none."""
+    """Raise an error for date options if the time column holds no dates."""
     if stamps is not None and stamps.dtype.kind == "M":
         return
     for name, value in (("--dates", options.day_first), ("--time-zone", options.time_zone)):
         if value is not None:
             what = f"{name} says how dates in the time column are read; {file} has none"
-            raise ValueError(f"{what}. Leave it out, or name that column with --time-column.")
+            raise ValueError(f"{what}. Omit it, or name that column with --time-column.")
 
 
 # ---- rows ----
 
 
 def rows_with(file: str, frame: Any, only: Sequence[tuple[str, tuple[str, ...]]]) -> np.ndarray:
-    """Return the rows of a frame in which each given column has one of its values, bool `[row]`.
+    """Return the rows in which each given column has one of its given values, bool `[row]`.
 
-    Cells are compared as numbers where both are numbers, else as they are written.
+    Cells are compared as numbers if both are numbers, else as text.
 
-    **Raises:** `ValueError` for a column that is not there, and a value that no row has.
+    **Raises:** `ValueError` for a column that does not exist, or a value that no row has.
     """
     inside = np.ones(len(frame), bool)
     for name, values in only:
@@ -302,12 +304,12 @@ def rows_with(file: str, frame: Any, only: Sequence[tuple[str, tuple[str, ...]]]
 
 
 def rows_of_months(file: str, stamps: np.ndarray | None, months: Sequence[int]) -> np.ndarray:
-    """Return the rows whose date is in one of these months, 1 to 12, bool `[row]`.
+    """Return the rows whose date is in one of these months (1 to 12), bool `[row]`.
 
     **Raises:** `ValueError` if the time column holds no dates.
     """
     if stamps is None or stamps.dtype.kind != "M":
-        has = "is missing" if stamps is None else f"begins with {shown(stamps[0])}"
+        has = "is missing" if stamps is None else f"starts with {shown(stamps[0])}"
         remedy = "Name a column of months with --only month=12,1,2."
         raise ValueError(f"--months needs a time column with dates; that of {file} {has}. {remedy}")
     return np.isin(stamps.astype("datetime64[M]").astype(int) % 12 + 1, list(months))
@@ -317,9 +319,7 @@ def rows_of_months(file: str, stamps: np.ndarray | None, months: Sequence[int]) 
 
 
 def _variables(read: "Clocks", numbers: dict[str, Numbers], stamps: Any, rows: Any):
-    """Return the columns that can be variables, and remarks on the others; raise if there are
-    none.
-    """
+    """Return the columns that can be variables, and notices about the others."""
     import pandas as pd
 
     dates, fields, parts = None, [], {}
@@ -332,7 +332,7 @@ def _variables(read: "Clocks", numbers: dict[str, Numbers], stamps: Any, rows: A
     times = [None if stamps is None else stamps[r].astype(float) for r in rows]
 
     def fault(name: str, each: Numbers) -> str:
-        """Return why a column is no variable; nothing if it is one."""
+        """Return why a column is not a variable; empty if it is one."""
         x, known = each.values, each.values[np.isfinite(each.values)]
         if read.dated(name):
             return DATES
@@ -366,7 +366,7 @@ def _variables(read: "Clocks", numbers: dict[str, Numbers], stamps: Any, rows: A
 
 
 def _like_time(numbers: dict[str, Numbers], rows: Any) -> tuple[str, ...]:
-    """Return a remark on variables that are called as times, or increase throughout as they do."""
+    """Return a notice about variables that have the name of a time or increase throughout."""
     like = [
         name
         for name, each in numbers.items()
@@ -381,8 +381,8 @@ def _like_time(numbers: dict[str, Numbers], rows: Any) -> tuple[str, ...]:
 
 
 def _is_local(x: np.ndarray, dates: Any, part: str) -> bool:
-    """Return whether numbers are a part of dates in another time zone, with or without daylight
-    saving.
+    """Return whether numbers are a part of the dates in another time zone, with or without daylight
+    saving time.
     """
     hours = np.arange(-ZONES, ZONES + 1).astype("m8[h]")
     same = [x == getattr(dates + hour, FIELDS[part]) for hour in hours]
@@ -390,7 +390,7 @@ def _is_local(x: np.ndarray, dates: Any, part: str) -> bool:
 
 
 def _remarks(values: np.ndarray, stamps: np.ndarray) -> np.ndarray:
-    """Return the rows with words and no numbers, if the clock is regular without them only."""
+    """Return the rows without numbers, if the clock is regular only without them."""
     empty = np.flatnonzero(np.isnan(values).all(axis=1))
     if not len(empty) or rank(stamps) > 2:
         return empty[:0]
@@ -399,7 +399,7 @@ def _remarks(values: np.ndarray, stamps: np.ndarray) -> np.ndarray:
 
 
 def _check_numeric(file: str, numbers: dict[str, Numbers], frame: Any) -> None:
-    """Raise an error for columns of text: name the cell, the usable columns, and the remedies."""
+    """Raise an error for columns of text that names the cell, the usable columns and the remedy."""
     text = {name: each.wrong for name, each in numbers.items() if each.wrong is not None}
     if not text:
         return
@@ -407,11 +407,11 @@ def _check_numeric(file: str, numbers: dict[str, Numbers], frame: Any) -> None:
     cell = str(frame[name].iloc[row]).strip()
     rest = [other for other in numbers if other not in text]
     if _cells.COMMA_NUMBER.fullmatch(cell):
-        remedy = "If this is a decimal comma, say so with --decimal ,"
+        remedy = "If this is a decimal comma, use --decimal ,"
     elif rest:
         remedy = f"Leave it out: --columns {','.join(rest[:20])}" + ",..." * (len(rest) > 20)
     else:
-        remedy = "Numbers are written with a decimal point, or with a comma and --decimal ,"
+        remedy = "Write numbers with a decimal point, or with a comma and --decimal ,"
     if not numbers[name].empty and len(cell) <= 20:
         prefix = f"{cell[0]}*" if cell[:1] in "<>" else cell
         remedy += f"; or read it as a missing value: --missing '{prefix}'"
@@ -425,7 +425,7 @@ def _check_numeric(file: str, numbers: dict[str, Numbers], frame: Any) -> None:
 
 
 def rows_of(trials: np.ndarray | None, count: int) -> tuple[np.ndarray, ...]:
-    """Return the rows of each recording, in order of its first row."""
+    """Return the rows of each recording, in the order of their first rows."""
     if trials is None:
         return (np.arange(count),)
     import pandas as pd
@@ -435,17 +435,17 @@ def rows_of(trials: np.ndarray | None, count: int) -> tuple[np.ndarray, ...]:
 
 
 def falls(stamps: np.ndarray) -> bool:
-    """Return whether the last stamp comes first."""
+    """Return whether stamps decrease from row to row."""
     return bool(is_rising(stamps[::-1]).all())
 
 
 def _whole(x: np.ndarray, low: int, high: int) -> bool:
-    """Return whether all numbers are whole, and none is beyond the ends."""
+    """Return whether all numbers are whole and within the range."""
     return bool(((x == np.round(x)) & (low <= x) & (x <= high)).all())
 
 
 class Clocks(NamedTuple):
-    """The columns of a file, which are looked through for its time."""
+    """The columns of a file, searched for its time."""
 
     file: str
     frame: Any
@@ -458,7 +458,7 @@ class Clocks(NamedTuple):
         return _cells.as_numbers(self.frame[name], decimal=options.decimal, marks=options.missing)
 
     def time(self) -> Time:
-        """Return the time column that was named, or the most likely ones."""
+        """Return the time column that was named, or the most likely column or columns."""
         given = self.options.time_column
         if given is None:
             likely = self._likely() if self.frame.shape[1] > 1 else ()
@@ -467,7 +467,7 @@ class Clocks(NamedTuple):
         return self._of(given)
 
     def _likely(self) -> Iterator[Time | None]:
-        """Yield what may be the time, the likeliest first."""
+        """Yield candidates for the time, most likely first."""
         names = list(self.frame)
         index = names[0].lower() in INDEX_NAMES
         first = names[index]
@@ -486,7 +486,7 @@ class Clocks(NamedTuple):
                 yield self._of(name, name == first and name.lower() in TIME_NAMES)
         for found in self._guessed():
             yield self._of_parts(found, panels=False)
-        # Days and years out of order, which are refused later with the first row that is.
+        # Days and years out of order: a later error names the first such row.
         if "y" in named and {"d", "j"} & set(named):
             yield self._of_parts(named, even_unordered=True)
         elif set(named) == {"y"} and self.trials is None:
@@ -496,7 +496,7 @@ class Clocks(NamedTuple):
         if index and self._rises(names[0]):
             yield self._of(names[0])
         for name in names[:2] if len(self.frame) >= FEWEST else ():
-            # A straight line that comes first or has no name, which may begin again in each
+            # A straight line in the first column or without a name, which may restart in each
             # recording.
             if (name == names[0] or UNNAMED.fullmatch(name)) and self._rises(name):
                 steps = np.diff(self.number(name).values)
@@ -504,10 +504,10 @@ class Clocks(NamedTuple):
                     yield self._of(name, False)
 
     def _of(self, name: str, sure: bool = True) -> Time:
-        """Return the time that a column holds; of dates that alone repeat, with the time of day in
-        others.
+        """Return the time that a column holds; for dates that repeat, combined with the time of day
+        in other columns.
         """
-        said = () if sure else (f"column {name!r} is taken for the time.",)
+        said = () if sure else (f"column {name!r} is read as the time.",)
         dates = self._dates_of(name)
         if dates is None:
             stamps, more = self._numbers(name)
@@ -519,7 +519,7 @@ class Clocks(NamedTuple):
         return found._replace(said=said + found.said)
 
     def _days_and_times(self) -> Iterator[Time]:
-        """Yield time from days that are counted beside times of day, such as 307 beside 930."""
+        """Yield the time from day counts and times of day, such as 307 and 930."""
         for name in self.frame:
             if not words_of(name) & {"day", "days", "date"}:
                 continue
@@ -531,14 +531,15 @@ class Clocks(NamedTuple):
                         yield Time(
                             columns,
                             stamps,
-                            (f"columns {', '.join(columns)} are taken for the time.",),
+                            (f"columns {', '.join(columns)} are read as the time.",),
                         )
 
     def _of_parts(
         self, found: dict[str, str], panels: bool = True, *, even_unordered: bool = False
     ) -> Time | None:
-        """Return time from columns of its parts; without a year, years are counted on. None if it
-        neither increases nor, with `panels`, tells recordings apart, except `even_unordered`.
+        """Return the time from columns of its parts; without a year, a new year begins whenever the
+        month falls. None if it neither increases nor, with `panels`, separates recordings, unless
+        `even_unordered`.
         """
         together = any(pair <= set(found) for pair in TOGETHER)
         if not (together or (set(found) == {"y"} and not self.named())):
@@ -559,12 +560,12 @@ class Clocks(NamedTuple):
             time = times[-1]
         if time is None:
             return None
-        taken = f"columns {', '.join(time.columns)} are taken for the time."
+        taken = f"columns {', '.join(time.columns)} are read as the time."
         return time._replace(said=(taken, *time.said))
 
     def _times(self, columns: Collection[str], dates: _dates.Dates, clocks: Any) -> list[Time]:
-        """Return the time that dates tell alone, if it increases or they tell the time of day; else
-        also with each clock.
+        """Return the time given by the dates alone, if it increases or they include the time of
+        day; otherwise also the combinations with each clock.
         """
 
         def at(more: tuple[str, ...] = (), later: Any = 0.0) -> Time:
@@ -579,14 +580,14 @@ class Clocks(NamedTuple):
     # ---- parts of dates ----
 
     def _values(self, part: str, name: str) -> np.ndarray:
-        """Return a column as numbers, of months also by their names."""
+        """Return a column as numbers; months may also be names."""
         read = self.number(name)
         if part == "m" and read.wrong is not None:
             return np.array([_dates.month_of(cell) for cell in self.frame[name]], float)
         return read.values
 
     def named(self, there: Collection[str] = ()) -> dict[str, str]:
-        """Return the columns that are called as parts of dates are, beside the parts there are."""
+        """Return the columns named like parts of dates, given the parts already there."""
         found: dict[str, str] = {}
         for part, (words, low, high) in PARTS.items():
             if part in WITHIN and not WITHIN[part] & {*found, *there}:
@@ -600,8 +601,8 @@ class Clocks(NamedTuple):
         return found
 
     def _guessed(self) -> Iterator[dict[str, str]]:
-        """Return columns that look like years beside months, days and hours, whatever their names
-        are: as few as make time increase.
+        """Yield columns that look like years followed by months, days and hours, whatever their
+        names, fewest columns first.
         """
         names = list(self.frame)
         for first in range(min(3, len(names) - 1)):
@@ -619,7 +620,7 @@ class Clocks(NamedTuple):
                     yield dict(found)
 
     def _within_the_day(self, date: str) -> Iterator[tuple[tuple[str, ...], np.ndarray]]:
-        """Return columns that tell the time of day beside a date, and the seconds they tell."""
+        """Yield columns that hold the time of day for a date, and their seconds."""
         parts = {part: name for part, name in self.named({"date"}).items() if part in SECONDS}
         if parts:
             seconds = sum(self._values(part, n) * SECONDS[part] for part, n in parts.items())
@@ -627,7 +628,7 @@ class Clocks(NamedTuple):
         yield from self._clocks([date])
 
     def _clocks(self, columns: Collection[str]) -> Iterator[tuple[tuple[str, ...], np.ndarray]]:
-        """Return columns with times of day, as text or as in 1330, and the seconds they tell."""
+        """Yield columns with times of day, as text or as in 1330, and their seconds."""
         names, parts = list(self.frame), self.named({"date"})
         of_days = {name for part, name in parts.items() if part not in SECONDS}  # 1950 is a year
         for before, name in zip(["", *names], names, strict=False):
@@ -650,8 +651,8 @@ class Clocks(NamedTuple):
     # ---- what a column holds ----
 
     def _orderly(self, time: Time, panels: bool = True) -> bool:
-        """Return whether stamps increase in each recording, or fall; or, with `panels`, tell
-        recordings apart.
+        """Return whether stamps increase in each recording or all decrease; with `panels`, also
+        whether they separate recordings.
         """
         stamps = time.stamps
         if stamps is None or len(stamps) < 2:
@@ -660,17 +661,17 @@ class Clocks(NamedTuple):
         return rises or falls(stamps) or (panels and panel_of(self.frame, time) is not None)
 
     def _first_orderly(self, times: Sequence[Time], panels: bool = True) -> Time | None:
-        """Return the first that increases, or else the first that tells recordings apart."""
+        """Return the first time that increases, or else the first that separates recordings."""
         choices = ((time, each) for each in (False, True)[: 1 + panels] for time in times)
         return next((time for time, each in choices if self._orderly(time, each)), None)
 
     def _rises(self, name: str) -> bool:
-        """Return whether numbers increase throughout each recording."""
+        """Return whether the numbers of a column increase throughout each recording."""
         read = self.number(name)
         return read.wrong is None and self._orderly(Time((name,), read.values))
 
     def _words(self, name: str) -> bool:
-        """Return whether a column is none of numbers, dates or spans of time."""
+        """Return whether a column holds neither numbers nor dates nor durations."""
         return self.frame[name].dtype.kind not in "fiubmM"
 
     def dated(self, name: str) -> bool:
@@ -678,7 +679,7 @@ class Clocks(NamedTuple):
         return self.frame[name].dtype.kind in "mM" or self._written(name) is not None
 
     def _mostly_dated(self, name: str) -> bool:
-        """Return whether most cells of a column are dates: the others are then faults to name."""
+        """Return whether most cells of a column are dates; the others are then errors to report."""
         some = self.frame[name].iloc[:1000]
         return self._words(name) and sum(map(is_date, map(str, some))) > len(some) / 2
 
@@ -708,7 +709,7 @@ class Clocks(NamedTuple):
         return [str(cell).strip() for cell in column]
 
     def _dates_of(self, name: str) -> _dates.Dates | None:
-        """Return the dates or spans of time that a column holds; None if it holds others."""
+        """Return the dates or durations that a column holds; None if it holds anything else."""
         column = self.frame[name]
         if column.isna().any():
             raise ValueError(f"{self._called(name)} has missing values.")
@@ -717,7 +718,7 @@ class Clocks(NamedTuple):
             return typed
         dated = self._mostly_dated(name) or is_date(str(column.iloc[0]).strip())
         if cells is None and self._words(name) and dated:
-            cells = [str(cell).strip() for cell in column]  # of which one is no date
+            cells = [str(cell).strip() for cell in column]  # one of them is not a date
         if cells is None:
             return None
         return _dates.read_dates(cells, self._called(name), day_first=self.options.day_first)
@@ -746,16 +747,16 @@ class Clocks(NamedTuple):
 
 
 def _counted(name: str, values: np.ndarray) -> tuple[np.ndarray, tuple[str, ...]]:
-    """Return what numbers count: seconds from 1970, days of a spreadsheet, years, or anything."""
+    """Return stamps from numbers: seconds since 1970, days of a spreadsheet, years, or others."""
     words = words_of(name)
     # Units per second of numbers that count from 1970 and give plausible dates.
     scales = (s for s in (1.0, 1e3, 1e6, 1e9) if ((values > 5e8 * s) & (values < 4e9 * s)).all())
     if words & EPOCHS and (scale := next(scales, None)):
         stamps = np.round(values * (1e6 / scale)).astype("datetime64[us]")
-        return stamps, (f"column {name!r} counts from 1970; --dt says otherwise.",)
+        return stamps, (f"column {name!r} counts from 1970; if not, use --dt.",)
     for start, low, high in SERIALS if words & DAYS else ():
         if ((values > low) & (values < high)).all():
-            # To the second: days have too few decimals to tell less.
+            # To the second: fractions of days have too few decimals for more.
             stamps = np.round((values - start) * 86400).astype("datetime64[s]")
             return stamps, (f"column {name!r} counts days as spreadsheets do.",)
     whole, most = (values == np.round(values)).all(), np.abs(values).max()
@@ -765,19 +766,19 @@ def _counted(name: str, values: np.ndarray) -> tuple[np.ndarray, tuple[str, ...]
 
 
 def _held(frame: Any) -> Any:
-    """Return a frame whose words hold until the next ones, as those of merged cells do."""
+    """Return a frame in which each text is repeated down to the next one, as in merged cells."""
     words = frame[[name for name in frame if frame[name].dtype.kind == "O"]]
     return frame.assign(**words.mask(words.map(is_missing)).ffill().fillna(words))
 
 
 def groups_of(frame: Any, names: Sequence[str]) -> np.ndarray:
-    """Return a group label for each row from the values of some columns together."""
+    """Return a group label for each row from the combined values of some columns."""
     return np.array([" ".join(map(str, row)) for row in frame[list(names)].to_numpy(object)])
 
 
 def panel_of(frame: Any, time: Time) -> tuple[str, ...] | None:
-    """Return the column, or the text columns together, that tell recordings apart: stamps repeat,
-    or go back where another recording begins, and increase within each of their values.
+    """Return the column, or several columns together, that identify recordings: stamps repeat, or
+    go back where another recording begins, and increase within each of its values.
     """
     stamps = time.stamps
     if stamps is None or len(stamps) < 3 or falls(stamps) or is_rising(stamps).all():

@@ -1,4 +1,4 @@
-"""Tables in text and spreadsheets: marks between cells, where a table begins, and its names."""
+"""Tables in text and spreadsheets: separators, the beginning of the table, and its names."""
 
 import codecs
 import contextlib
@@ -31,28 +31,28 @@ from ._formats import TIME_NAMES, Found, Options, blamed_on, check_width, refuse
 
 Rows = Sequence[Sequence[str]]
 LATIN = "it is not UTF-8; read as Latin-1. If names look wrong, save it as UTF-8."
-# Marks between cells, in the order in which they are believed; None are blanks.
+# Separators in order of preference; None is whitespace.
 SEPARATORS = (";", "\t", ",", "|", None)
-# The marks with which texts begin that are not plain UTF-8.
+# Byte-order marks and their encodings.
 BOMS = {
     codecs.BOM_UTF8: "utf-8-sig", codecs.BOM_UTF32_LE: "utf-32", codecs.BOM_UTF16_LE: "utf-16",
     codecs.BOM_UTF16_BE: "utf-16",
 }  # fmt: skip
-# Cells that a sheet may span for each that it holds, and for nothing.
+# Number of cells that a sheet may span per cell that it holds, and in any case.
 SPARSE, SPAN = 50, 2_000_000
 _YEAR = re.compile(r"(1[5-9]|2[01])\d\d")
-# What no text holds stands between the cells of a single column.
+# Separator of single-column files: a character that no text holds.
 _NOTHING = "\x1f"
-# Lines that begin so are comments: Excel's error values begin with # too, cells with semicolons.
+# Lines that begin like comments. Excel's error values also begin with #, and cells with semicolons.
 _COMMENT = re.compile(r"\s*(#|%|!|//|;\s[^;]*$)")
-# Lines and cells that are looked at to tell what was meant.
+# Maximum number of lines and cells examined to detect the format.
 LOOKED_AT, CELLS = 200, 10_000
 # Longest title above a table and longest note below it, in lines.
 TITLE, NOTE = 100, 20
 
 
 def read_text(path: Path, options: Options) -> Found:
-    """Return the rows of a text file, whatever separates their cells."""
+    """Return the rows of a text file, with any separator."""
     text, said = _decoded(path)
     spaced, title = _without_comments(text)
     lines = [line for line in spaced if line.strip()]
@@ -61,7 +61,7 @@ def read_text(path: Path, options: Options) -> Found:
         options = options._replace(separator=options.separator or given[1])
     if not lines:
         raise ValueError(f"{path.name} holds no data.")
-    # Counted before anything is cut, because a million cells take their time.
+    # Counted before splitting, because a million cells take long.
     check_width(path, max(lines[0].count(m) for m in ";\t,| ") + 1, len(lines), options)
     separator = _separator(lines[:LOOKED_AT], options)
     if separator == "|" and all(line.strip()[:1] == "|" for line in lines):
@@ -70,8 +70,8 @@ def read_text(path: Path, options: Options) -> Found:
     if max(map(len, rows)) == 1:
         rows = _with_empty(_rows(spaced, separator))
     if "\n" in rows[-1][-1] and text.count('"') % 2:
-        raise ValueError(f"{path.name} is no table of numbers: a quotation mark is not closed.")
-    # A line of names begins above the first column.
+        raise ValueError(f"{path.name} is not a table of numbers: a quotation mark is not closed.")
+    # In a commented header, the names begin above the first column.
     end = len(lines[0]) - len(lines[0].lstrip().partition(" ")[2])
     marks = [line[: len(line) - len(line.lstrip("#%!/; "))] for line in title]
     pairs = zip(title, marks, strict=True)
@@ -89,8 +89,8 @@ def read_text(path: Path, options: Options) -> Found:
 
 
 def _aligned(lines: list[str]) -> list[list[str]] | None:
-    """Return the cells of columns of a fixed width, between which some are empty; None for blanks
-    that part other columns.
+    """Return the cells of fixed-width columns, some of them empty; None if whitespace separates a
+    different number of columns.
     """
     import pandas as pd
 
@@ -113,18 +113,18 @@ def _decoded(path: Path) -> tuple[str, tuple[str, ...]]:
         text, said = raw.decode(encoding or "utf-8"), ()
     except UnicodeDecodeError as error:
         if encoding:
-            text = f"damaged: it begins like {encoding} and is not. Save it as UTF-8."
+            text = f"damaged: it begins like {encoding} but is not. Save it as UTF-8."
             raise ValueError(f"{path.name} is {text}") from error
         text, said = raw.decode("latin-1"), (LATIN,)
     controls = sum(byte < 32 and byte not in b"\t\r\n\f" for byte in raw[:10_000])
     if not encoding and (b"\0" in raw or (said and controls > len(raw[:10_000]) / 50)):
-        text = "not text: it holds bytes that no text does. Export it as CSV in UTF-8."
+        text = "not text: it holds bytes that no text has. Export it as CSV in UTF-8."
         raise ValueError(f"{path.name} is {text}")
     return text, said
 
 
 def _without_comments(text: str) -> tuple[list[str], list[str]]:
-    """Return the lines from the first to the last with text that are no comments, and the comments
+    """Return the lines that are not comments, without blank ones at the ends, and the comments
     above the table, one of which may be its header.
     """
     lines: list[str] = []
@@ -141,8 +141,8 @@ def _without_comments(text: str) -> tuple[list[str], list[str]]:
 
 
 def _is_row(line: str, above: str) -> bool:
-    """Return whether a line that begins as a comment is a row: its first cell is a mark for missing
-    values, or one word where there are as many cells as in the line above.
+    """Return whether a line that begins like a comment is a row: its first cell is a mark for
+    missing values, or is one word and there are as many cells as in the line above.
     """
     if re.split(r"[\t,;]", line.strip())[0].strip('" ').lower() in _cells.MISSING:
         return True
@@ -153,8 +153,8 @@ def _is_row(line: str, above: str) -> bool:
 
 
 def _with_empty(rows: list[list[str]]) -> list[list[str]]:
-    """Return the rows of a single column, in which a blank line between values is an empty cell:
-    not above the first value, and not where no two rows follow one another, as in double spacing.
+    """Return the rows of a single column, in which blank lines between values are empty cells.
+    Blank lines above the first value are not, nor are they in double-spaced files.
     """
     first = next((k for k, row in enumerate(rows) if any(row) and is_value(row[0])), 0)
     spacing = not any(a and b for a, b in itertools.pairwise(rows[first:]))
@@ -162,14 +162,14 @@ def _with_empty(rows: list[list[str]]) -> list[list[str]]:
 
 
 def _separator(lines: Sequence[str], options: Options) -> str | None:
-    """Return the separator that leaves the most rows of one width with numbers in them; None for
-    blanks.
+    """Return the separator that gives the most rows of one width with values in them; None for
+    whitespace.
     """
     given = options.separator
     if given is not None:
         return None if given.isspace() and given != "\t" else given
     name = lines[0].strip()
-    # One column: its name holds no mark, or is a number itself, as are all others.
+    # A single column has a name without separators, or a number in its first row.
     plain = is_value(name, options.decimal) or not any(mark in name for mark in ";\t,|")
     scores: dict[str | None, float] = {}
     tabs = False
@@ -182,14 +182,14 @@ def _separator(lines: Sequence[str], options: Options) -> str | None:
             scores[candidate] = round(count / len(rows) * good / (len(cells) + 1), 2)
         if candidate == "\t":
             tabs = width > 1 and 2 * count > len(rows) and not any(map(_spaced, cells))
-    # Blanks between tabs part no cells, but a date and the time of day, or words.
+    # With tabs, spaces do not separate cells but words, or a date and the time of day.
     if tabs:
         scores.pop(None, None)
     return max(scores, key=scores.__getitem__, default=_NOTHING)
 
 
 def _spaced(cell: str) -> bool:
-    """Return whether a cell holds several numbers with blanks between them."""
+    """Return whether a cell holds several numbers separated by spaces."""
     parts = cell.split()
     return len(parts) > 1 and all(to_float(part) is not None for part in parts)
 
@@ -209,8 +209,8 @@ def _rows(lines: Sequence[str], separator: str | None) -> list[list[str]]:
 def found_in(
     path: Path, rows: Rows, comments: Rows, separator: str | None, options: Options, said: Any = ()
 ) -> Found:
-    """Return the contents of text rows: where the table begins and ends, its names, the units below
-    them, and numbers with either decimal mark.
+    """Return the contents of text rows: find the table, its names, the units below them, and the
+    decimal mark.
 
     The table begins below the last row that has only words where the other rows have values.
     """
@@ -221,7 +221,7 @@ def found_in(
     width = Counter(map(len, wide)).most_common(1)[0][0]
     cells = [cell for row in wide[:1000] for cell in row if cell]
     decimal = options.decimal or decimal_mark(cells, separator or "")
-    # The first row can be names that are numbers.
+    # The first row can hold names that are numbers.
     thousands = decimal == "." != options.decimal and points_part_thousands(wide[1:])
     decimal = "," if thousands else decimal
     full = [row for row in wide if len(row) == width]
@@ -243,19 +243,19 @@ def found_in(
     ambiguous = separator == "," and width == 2 and not names and options.separator is None
     cells = ", ".join(cell for row in units for cell in row if cell)
     assumed = {
-        "points in its numbers part thousands; --decimal . says otherwise.": thousands,
+        "points in its numbers separate thousands; if not, use --decimal .": thousands,
         "numbers are read with a decimal comma.": decimal == ","
         and not (thousands or options.decimal),
-        f"its last {foot} lines are taken for a note.": foot,
-        f"its first {above} lines are taken for a title.": above,
-        "its last column has no name: its header may be one short.": names
+        f"its last {foot} lines are read as a note.": foot,
+        f"its first {above} lines are read as a title.": above,
+        "its last column has no name: the header may be one name short.": names
         and not names[-1]
         and any(row[-1] for row in body),
         f"a row of units ({cells[:60]}) is left out.": units,
         "rows that repeat its header are left out.": repeated,
-        f"its first row, {guessed}, is taken for names; --header no if not.": guessed,
-        "read as two columns of whole numbers; if they are one column with decimal commas, say "
-        "so with --decimal ,.": ambiguous and all(map(_is_whole, itertools.chain(*body))),
+        f"its first row, {guessed}, is read as names; if not, use --header no.": guessed,
+        "read as two columns of whole numbers; if they are one column with decimal commas, use "
+        "--decimal ,.": ambiguous and all(map(_is_whole, itertools.chain(*body))),
     }
     said += tuple(text for text, holds in assumed.items() if holds)
     for reshaped in (_long_months, _turned):
@@ -266,26 +266,26 @@ def found_in(
     kept = [j for j in frame if (names and names[j]) or frame[j].ne("").any()]
     frame, names = frame[kept], [names[j] if names else f"x{j}" for j in kept]
     frame.columns, more = _told_apart(names, [[row[j] for j in kept] for row in units])
-    # What stands alone below a table, before a note, is often its code for missing values.
+    # A single number below a table, before a note, is often its code for missing values.
     codes = [row[0] for row in notes if len(row) == 1 and to_float(row[0]) is not None]
     return Found(frame, None, None, said + more, decimal, tuple(codes))
 
 
-# What may be wrong with a table whose rows differ in length, by the mark between its cells.
+# Likely causes of rows that differ in length, by separator.
 HINTS = {
-    ",": " If commas are decimal commas, say so with --decimal ,.",
-    None: " Blanks part its cells: write NA where one is empty, or put commas between them.",
+    ",": " If commas are decimal commas, use --decimal ,.",
+    None: " Spaces separate its cells: write NA where one is empty, or put commas between them.",
 }
 
 
 def _bare(cell: str) -> str:
-    """Return a cell without the blanks and single quotes around it."""
+    """Return a cell without surrounding whitespace and single quotes."""
     cell = cell.strip()
     return cell[1:-1] if len(cell) > 2 and cell[0] == cell[-1] == "'" else cell
 
 
 class _Look:
-    """The columns of a table in which most cells are values, judged by some of its rows."""
+    """The columns of a table in which most cells are values, judged from some of its rows."""
 
     def __init__(self, name: str, hint: str, rows: Rows, decimal: str):
         self.name, self.hint, self.decimal, self.width = name, hint, decimal, len(rows[0])
@@ -295,22 +295,22 @@ class _Look:
             values = sum(is_value(cell, decimal) for cell in cells)
             if 20 * len(cells) > len(rows) and 2 * values >= len(cells):
                 self.columns.append(j)
-        # A row without its date is no sample, a row without its numbers is a gap.
+        # In a dated table, a row without its date is not a sample; without numbers it is a gap.
         self.dated = sum(is_date(row[0]) for row in rows) > len(rows) / 2
 
     def words(self, row: Sequence[str]) -> set[str]:
-        """Return the cells of a row that are no values."""
+        """Return the cells of a row that are not values."""
         return {cell for cell in row if cell and not is_value(cell, self.decimal)}
 
     def counts(self, row: Sequence[str]) -> tuple[int, int]:
-        """Return how many values and how many words stand where other rows have values."""
+        """Return the number of values and of words in the columns where other rows have values."""
         cells = [row[j] for j in self.columns if not is_missing(row[j])]
         values = sum(is_value(cell, self.decimal) for cell in cells)
         return values, len(cells) - values
 
 
 def _foot(lines: Sequence[list[str]], look: _Look) -> int:
-    """Return the number of lines below the table, which hold words or nothing."""
+    """Return the number of lines below the table, which are words or empty."""
     foot, words = 0, False
     for row in reversed(lines[2:][-NOTE:]):
         values, others = look.counts(row) if len(row) == look.width else (0, 1)
@@ -322,10 +322,10 @@ def _foot(lines: Sequence[list[str]], look: _Look) -> int:
 
 
 def _begin(lines, look: _Look, named: bool) -> tuple[int, list[list[str]]]:
-    """Return the place at which the table begins, and the rows directly above that have a word for
+    """Return the line at which the table begins, and the rows directly above it with a word for
     each column.
 
-    **Raises:** `ValueError` if these are fewer or more words than there are columns.
+    **Raises:** `ValueError` if there are more or fewer words than columns.
     """
     heads: list[list[str]] = []
     start = 0
@@ -335,7 +335,7 @@ def _begin(lines, look: _Look, named: bool) -> tuple[int, list[list[str]]]:
         words = words or (not look.columns and place == 0)
         if (values and not words) or (heads and row == [""]):
             break
-        # Numbers may be names beside a word above dates: day, 5 m, 10 m.
+        # Numbers may be names if a word stands above the dates: day, 5 m, 10 m.
         mixed = 0 in look.columns and row[:1] and look.words(row[:1]) and len(set(row)) == len(row)
         if named and words and (not values or (mixed and all(row))):
             heads = [*heads, row] if start == place else [row]
@@ -343,7 +343,7 @@ def _begin(lines, look: _Look, named: bool) -> tuple[int, list[list[str]]]:
     else:
         return start, heads
     if heads and not any(look.words(row) < set(filter(None, row)) for row in lines[start:place]):
-        start = place  # what is left are words, a few units
+        start = place  # the remaining rows are words, a few units
     if start < place and not heads:
         other = lines[place - 1]
         if len(other) > 1 and len(look.words(other)) == len(other):
@@ -354,12 +354,12 @@ def _begin(lines, look: _Look, named: bool) -> tuple[int, list[list[str]]]:
 
 
 def _fitted(row: list[str], below: Sequence[list[str]], width: int) -> list[str]:
-    """Return a row as wide as the table, whose header may be a name short; an empty one else."""
+    """Return a row at the width of the table; a header may be one name short. Otherwise empty."""
     if len(row) >= width and not any(row[width:]):
         return row[:width]
     if len(row) == width - 1 and width > 2 and row[0]:
-        # R gives its row names none, or there is a comma at the end of every other row, or the
-        # first name stands above dates.
+        # R writes no name above row names; or all other rows end with a comma; or the first name
+        # stands above dates.
         others = [other for other in below[:1000] if len(other) == width]
         named = any(other[-1] for other in others)
         named = named and not (words_of(row[0]) & TIME_NAMES and all(is_date(o[0]) for o in others))
@@ -368,7 +368,7 @@ def _fitted(row: list[str], below: Sequence[list[str]], width: int) -> list[str]
 
 
 def _body(lines, start: int, look: _Look, heads) -> tuple[list[list[str]], int]:
-    """Return the rows of the table, and how many that repeat its header are left out."""
+    """Return the rows of the table, and the number of omitted rows that repeat its header."""
     body: list[list[str]] = []
     repeated = 0
     for number, row in enumerate(lines[start:], start=start + 1):
@@ -383,8 +383,8 @@ def _body(lines, start: int, look: _Look, heads) -> tuple[list[list[str]], int]:
 
 
 def _is_rule(row: Sequence[str], look: _Look, first: bool) -> bool:
-    """Return whether a row of marks alone is a line and no sample: of a single column "", - and --
-    are missing values, but for marks right below the header.
+    """Return whether a row of marks is a rule and not a sample. In a single column, "", - and --
+    are missing values, except right below the header.
     """
     return bool(row[0]) and (first or len(row[0]) > 3) if look.width == 1 else look.dated
 
@@ -394,9 +394,11 @@ def _is_whole(cell: str) -> bool:
 
 
 def _are_names(body: list[list[str]], look: _Look) -> bool:
-    """Return whether the first row, which holds numbers, is sure to be one of names: where its
-    cells are dates or years in equal steps, or its first cell is a word above values, or empty
-    above none and the others whole, as pandas writes an index beside columns without names.
+    """Return whether the first row, which holds numbers, is certainly one of names.
+
+    Its cells are dates or years in equal steps; or its first cell is a word above values; or the
+    first cell is empty and the others are different whole numbers, as pandas writes unnamed
+    columns with an index.
     """
     if len(body) < 2:
         return False
@@ -412,8 +414,8 @@ def _are_names(body: list[list[str]], look: _Look) -> bool:
 
 
 def _may_be_names(body: list[list[str]], look: _Look) -> bool:
-    """Return whether the first row may be one of names: it counts from 0 or 1 above numbers that
-    all have decimals.
+    """Return whether the first row may hold names: it counts from 0 or 1 above numbers that all
+    have decimals.
     """
     width, below = len(body[0]), body[1:1001]
     counted = [[str(start + j) for j in range(width)] for start in (0, 1)]
@@ -423,7 +425,7 @@ def _may_be_names(body: list[list[str]], look: _Look) -> bool:
 
 
 def _told_apart(names: list[str], units: list[list[str]]) -> tuple[list[str], tuple[str, ...]]:
-    """Return names of which no two are the same: with what stands below them, or numbered."""
+    """Return distinct names: equal ones are extended by the cells below them, or numbered."""
     names = [clean_name(name) or f"column {j + 1}" * (j > 0) for j, name in enumerate(names)]
     twice = {name for name in names if names.count(name) > 1}
     for row in units:
@@ -436,12 +438,12 @@ def _told_apart(names: list[str], units: list[list[str]]) -> tuple[list[str], tu
     pairs = zip(names, counts, strict=True)
     found = [f"{name}.{count}" if count else name for name, count in pairs]
     told = [name for name, old in zip(found, names, strict=True) if old in twice or name != old]
-    said = f"columns of the same name are told apart: {listed_names(told)}."
+    said = f"columns of the same name are renamed: {listed_names(told)}."
     return found, (said,) if twice else ()
 
 
 def _long_months(path: Path, names: list[str], body: list[list[str]]):
-    """Return a table of years with a column for each month as one of months; None for others."""
+    """Return a table with rows of years and columns of months as one series; None for others."""
     width = len(body[0]) if body else 0
     months = list(map(month_of, names)) if names else [0.0, *range(1, 13)] * (width == 13)
     if not any(months[k : k + 12] == [*range(1, 13)] for k in range(1, 4)):
@@ -460,13 +462,13 @@ def _long_months(path: Path, names: list[str], body: list[list[str]]):
     ]  # fmt: skip
     gone = ", ".join(names[first + 12 :])
     others = f"; the others ({gone}) are left out" if gone else ""
-    said = f"its twelve columns are months and are read one after another{others}."
+    said = f"its twelve columns are months and are read as one series{others}."
     return ["date", *keys, clean_name(path.name.partition(".")[0])], long, (said,)
 
 
 def _turned(path: Path, names: list[str], body: list[list[str]]):
-    """Return a table whose columns are times and whose rows are variables turned round; None for
-    others.
+    """Return the transpose of a table whose columns are times and whose rows are variables; None
+    for others.
     """
     dated = [j for j, name in enumerate(names) if is_date(name) or _YEAR.fullmatch(name)]
     first = dated[0] if dated else 0
@@ -479,7 +481,7 @@ def _turned(path: Path, names: list[str], body: list[list[str]]):
     labels = alone[0] if alone else [" ".join(row[:first]) for row in body]
     rows = [[names[j], *(row[j] for row in body)] for j in dated]
     clock = "year" if all(_YEAR.fullmatch(names[j]) for j in dated) else "date"
-    return [clock, *labels], rows, ("its rows are variables and its columns times; it is turned.",)
+    return [clock, *labels], rows, ("its rows are variables, its columns times: it is transposed.",)
 
 
 # ---- spreadsheets ----
@@ -498,7 +500,7 @@ def read_excel(path: Path, options: Options) -> Found:
     check_there(path.name, [options.key or names[0]], names, "sheet")
     texts = [cell for cell in sheet.to_numpy().ravel() if isinstance(cell, str)]
     mark = options.decimal or decimal_mark(texts[:10_000], ";")
-    # Spreadsheets keep numbers apart from texts, which are written with the mark of the sheet.
+    # Spreadsheets store numbers separately from texts, which use the decimal mark of the sheet.
     written = sheet.map(lambda c: text_of(c).replace(".", mark if isinstance(c, float) else "."))
     rows = [row for row in written.to_numpy().tolist() if any(row)]
     others = (
@@ -516,8 +518,8 @@ _REFERENCE = re.compile(rb"""[\s:]r\s*=\s*["']([^"']*)["']""")
 
 
 def _check_workbook(path: Path) -> None:
-    """Raise an error for a workbook that unpacks to too much, defines entities, or misstates its
-    span.
+    """Raise an error for a workbook that unpacks to too much, defines entities, or spans too many
+    cells.
     """
     with opened(path, path.name) as book:
         parts = book.infolist()
@@ -526,14 +528,14 @@ def _check_workbook(path: Path) -> None:
         for name in (n for n in book.namelist() if n.endswith((".xml", ".rels"))):
             content = read_member(book, name, path.name)
             if b"\0" in content or b"<!DOCTYPE" in content or b"<!ENTITY" in content:
-                text = f"{name} is no plain UTF-8 or defines entities, which no spreadsheet does"
+                text = f"{name} is not UTF-8 or defines entities, which no spreadsheet does"
                 raise ValueError(f"{path.name} is refused: {text}.")
             if name.startswith("xl/worksheets/"):
                 _check_span(path, _REFERENCE.findall(content))
 
 
 def _check_span(path: Path, references: list[bytes]) -> None:
-    """Raise an error for cells placed so far out that the rows and columns up to them fill
+    """Raise an error for cells placed so far out that the rows and columns up to them would fill
     memory.
     """
     from openpyxl.utils.cell import coordinate_to_tuple

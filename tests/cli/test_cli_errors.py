@@ -155,7 +155,7 @@ def test_help_names_the_decimal_marks(capsys):
         (["sites.csv", "--trial=site"], "--trial site makes 2 recordings, 1 of 1 row, which has"),
         (["data.csv", "--key=gauges"], "--key names an array of an NPZ file, a variable"),
         (["data.csv", "--variables=lat"], "--variables names dimensions of a NetCDF or Zarr file"),
-        (["x.npz", "--separator=;"], "the cells of a text file, which x.npz is not. Leave it out"),
+        (["x.npz", "--separator=;"], "the cells of a text file, which x.npz is not. Omit it"),
         (["x.npz", "--decimal=,"], "--decimal is the decimal mark of a text file or a sheet"),
         (["x.npz", "--header=no"], "--header says whether the first row of a text file"),
         (["x.npz", "--dates=day-first"], "dates in the time column are read; x.npz has none"),

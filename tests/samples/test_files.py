@@ -93,7 +93,7 @@ def test_time_is_found_by_its_content(name, tmp_path):
     found = read_table(tmp_path / "x.csv")
     assert found.names == ("a", "b")
     np.testing.assert_array_equal(found.stamps, [0.5, 1.0, 1.5])
-    assert found.notices == (f"x.csv: column {name!r} is taken for the time.",)
+    assert found.notices == (f"x.csv: column {name!r} is read as the time.",)
 
 
 @pytest.mark.parametrize(
@@ -169,7 +169,9 @@ def test_merged_cells_tell_recordings_apart(tmp_path):
     rows[1], rows[9] = ("north", *rows[1][1:]), ("south", *rows[9][1:])
     found = read_table(workbook(tmp_path / "x.xlsx", rows))
     assert found.names == ("flow",) and list(map(len, found.recordings)) == [8, 8]
-    assert found.notices == ("x.xlsx: column 'site' tells recordings apart, whose clocks repeat.",)
+    assert found.notices == (
+        "x.xlsx: column 'site' tells recordings apart, because time stamps repeat.",
+    )
 
 
 def test_recordings_are_told_apart_by_a_column(tmp_path):

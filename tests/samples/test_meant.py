@@ -169,7 +169,7 @@ def test_points_part_thousands_where_smaller_numbers_have_none(
 ):
     found = read(tmp_path, "a;b\n" + "\n".join(rows), columns=["a", "b"], **options)
     np.testing.assert_array_equal(found.values[: len(expected)], expected)
-    assert sum("part thousands" in text for text in found.notices) == said
+    assert sum("separate thousands" in text for text in found.notices) == said
 
 
 def test_thousands_are_told_from_all_rows(tmp_path):
@@ -195,7 +195,7 @@ def test_blanks_within_cells_between_tabs_part_none(tmp_path):
     head = "agency_cd\tsite_no\tdatetime\ttz_cd\t1_00060\t1_00060_cd\n5s\t15s\t20d\t6s\t14n\t10s\n"
     found = read(tmp_path, head + "\n".join(rows), "x.txt")
     assert found.names == ("1_00060",) and clock(found) == (1.0, "hour")
-    assert any("'datetime' is taken for the time" in text for text in found.notices)
+    assert any("'datetime' is read as the time" in text for text in found.notices)
     assert not any("'site_no' is taken" in text for text in found.notices)
 
 
@@ -463,7 +463,7 @@ def test_the_latest_row_may_come_first(tmp_path):
     rows = [f"{day.date()},{row}" for day, row in zip(DAYS, ROWS, strict=True)][::-1]
     found = read(tmp_path, "date,a,b\n" + "\n".join(rows))
     np.testing.assert_allclose(found.values, X)
-    assert clock(found) == (1.0, "day") and "turned round" in found.notices[0]
+    assert clock(found) == (1.0, "day") and "order is reversed" in found.notices[0]
 
 
 # ---- shapes ----
@@ -988,7 +988,7 @@ def test_times_along_the_top_are_turned(stamps, tmp_path):
     "change, said",
     [
         (lambda rows: [rows[0], *rows[1:30], rows[0], *rows[30:]], "repeat its header"),
-        (lambda rows: [*rows, "", "Source: the river board, 2021"], "taken for a note"),
+        (lambda rows: [*rows, "", "Source: the river board, 2021"], "read as a note"),
         (lambda rows: [*rows[:40], ",,", *rows[40:], ",,", ",,"], ""),
         (lambda rows: ["Station,Upper river,", "Latitude,47.5,", ",,", *rows], "title"),
         (lambda rows: ["sep=,", *rows], ""),
@@ -1183,4 +1183,4 @@ def test_a_header_one_name_short_above_dates_begins_with_them(tmp_path):
     rows = "".join(f"{1990 + k // 12}-{k % 12 + 1:02},{k % 5},{k % 7},-1\n" for k in range(40))
     table = read(tmp_path, f"Date,level,flow\n{rows}")
     assert table.names[:2] == ("level", "flow") and table.values[6, :2].tolist() == [1, 6]
-    assert "its header may be one short" in table.notices[0]
+    assert "the header may be one name short" in table.notices[0]
