@@ -1,6 +1,6 @@
 """Lagged windows, the training data of a drift: lags, stencils, thinning, prior knowledge.
 
-They are made by [`lagged_windows`][ndde_jax.lagged_windows].
+Windows are made by [`lagged_windows`][ndde_jax.lagged_windows].
 """
 
 from ._choose_lags import choose_lags as choose_lags

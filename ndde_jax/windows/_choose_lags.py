@@ -1,4 +1,4 @@
-"""The default choice of candidate lags, from the memory that samples have of one another."""
+"""The default choice of candidate lags, from the dependence of each step on past samples."""
 
 from collections.abc import Sequence
 
@@ -14,50 +14,51 @@ from ..samples._samples import Samples
 from ..samples._trajectories import transposed_hint
 from ._prior import schedules_of
 
-# Candidates, variables × lags, up to which no lag is left out; most lags where some are, and most
-# lags that the search adds to the present. Most candidates where variables are many, so that a
-# search takes a minute and not an hour.
+# FULL: number of candidates, variables × lags, up to which no lag is omitted. MOST: maximum number
+# of lags otherwise. ADDED: maximum number of lags found by the search. WIDE: maximum number of
+# candidates for many variables, so that a search takes a minute and not an hour.
 FULL, MOST, ADDED, WIDE = 150, 16, 7, 600
-# Chance of a correlation, over all lags and pairs, where there is none, and the least share of the
-# variance of a step that it must explain.
+# Probability of a false correlation, over all lags and pairs, and the minimum share of the variance
+# of a step that it must explain.
 CHANCE, LEAST = 1e-3, 0.005
-# Lags up to which what tells of the next step may be inertia, or the error of a measurement, rather
-# than a delay.
+# Lags up to which predictive power may be inertia or measurement error rather than a delay.
 INERTIA = 2
-# Share of a column beside others below which it is the same, but for rounding; and steps for every
-# product of two states that is known of the present.
+# Share of a column, given the others, below which it is redundant up to rounding; and number of
+# steps required per product of two present states.
 RESOLVED, PRODUCT = 1e-6, 20
-# Columns that are compared at every lag at once.
+# Number of columns compared at every lag in one call.
 SOME = 16
-# Largest lag looked at, as a share of the record, and in samples.
+# Largest lag tested, as a share of the record, and in samples.
 SHARE, FURTHEST = 0.1, 400
-# Fewest windows, and samples of the longest recording beyond the largest lag; and variables from
-# which on there must be more windows than candidate inputs.
+# Minimum number of windows; samples required beyond the largest lag in the longest recording; and
+# number of variables above which there must be at least as many windows as candidate inputs.
 FEWEST, LONGEST, MANY = 10, 8, 50
 
 
 def choose_lags(samples: Checked[Samples]) -> tuple[tuple[int, ...], str]:
-    """Return candidate lags for samples, coarse to fine, and the reason in a sentence.
+    """Return candidate lags for samples, and a sentence with the reason.
 
-    The next step of every variable is regressed on the present state of all, by cubic
-    polynomials; to this the lag is added at which the state, or its square, explains most
-    beside what is there already, again and again while that is clear (a chance of 1e-3 over all
-    lags and pairs, by standard errors that a few large values do not make small, and half a percent
-    of the variance of a step). The largest lag found, and a
-    fourth more, is the largest candidate; where none above two is found, the time in which
-    correlations fall to 1/e. Up to sixteen lags, or 150 candidates, are all taken: where one is
-    left out, what acts there is split between its neighbours. Otherwise they are sixteen: 0 and
-    1, those found and their neighbours, and an even grid over the rest. Of more than fifty
-    variables they are the present, those found and the first others, as many as 600 candidates
-    and the windows of the record allow.
+    The next step of every variable is regressed on cubic polynomials of the present state of all
+    variables. The lag at which the state or its square explains the most of the residual is then
+    added, repeatedly, while its effect is clear: a false positive probability of 1e-3 over all lags
+    and pairs, by standard errors that are robust to a few large values, and half a percent of the
+    variance of a step.
+
+    The largest candidate is a quarter more than the largest lag found. If no lag above two is
+    found, it is the time in which correlations fall to 1/e. All lags up to it are candidates if
+    these are at most sixteen lags or 150 candidate inputs, because an effect at an omitted lag is
+    split between its neighbours. Otherwise there are sixteen: 0 and 1, those found with their
+    neighbours, and an even grid over the rest. For more than fifty variables they are the present,
+    the lags found and then the smallest others, as far as 600 candidate inputs and the windows of
+    the record allow.
 
     **Arguments:**
 
-    - `samples`: of [`read_samples`][ndde_jax.read_samples], equally spaced.
+    - `samples`: from [`read_samples`][ndde_jax.read_samples], equally spaced.
 
-    **Returns:** the lags, in samples, ascending from 0, and why.
+    **Returns:** the lags, in samples, ascending from 0, and the reason.
 
-    **Raises:** `ValueError` for what are no samples.
+    **Raises:** `ValueError` if `samples` are not `Samples`.
 
     ```python
     import numpy as np
@@ -76,19 +77,19 @@ def choose_lags(samples: Checked[Samples]) -> tuple[tuple[int, ...], str]:
     if furthest < 1 or not samples.regular:
         short = "the record is too short for any other"
         return (0,), f"Lag 0 only: {short if samples.regular else 'the clock is irregular'}."
-    # The later lags of a schedule are its first ones again, and its own past tells all of it.
+    # The later lags of a schedule repeat its first ones, and its own past predicts it completely.
     shown = _found(np.delete(x, list(schedules_of(samples)), axis=1), furthest)
     last = max(shown, default=0)
     largest = with_a_quarter_more(last) if shown else 0
     if last > INERTIA:
-        most = f"{last} is the largest that tells more of the next step than the others do"
-        why = f": {most}; some more are taken."
+        most = f"{last} is the largest that improves the prediction of the next step"
+        why = f": {most}; a few more are added."
     else:
-        # A straight line over a long gap would remember for as long.
+        # A straight line over a long gap would be correlated for as long.
         columns = [Stretch.longest(column).x for column in np.asarray(longest, float).T]
         times = (correlation_time(c, len(c) // 2) or 1 for c in columns if len(c) > 1)
         largest = max(largest, min(max(times, default=1), MOST - 1))
-        none = f"no delayed influence beyond {INERTIA} samples shows."
+        none = f"no delayed influence beyond {INERTIA} samples is seen."
         why = f", the time in which correlations fall to 1/e: {none}"
     largest = min(largest, furthest)
     late = time_span(largest * samples.dt, unit=samples.time_unit)
@@ -96,19 +97,19 @@ def choose_lags(samples: Checked[Samples]) -> tuple[tuple[int, ...], str]:
     reason = f"Lags up to {amount(float(largest), 'sample', 6)}{late}{why}"
     lags = lags_up_to(largest, shown, samples)
     if len(lags) <= largest:
-        reason += " Between those that were found, the grid is coarse."
+        reason += " Away from the lags found, the grid is coarse."
     return lags, reason
 
 
 def with_a_quarter_more(lag: int) -> int:
-    """Return the largest candidate where a lag is the largest that was seen to tell something."""
+    """Return the largest candidate, given the largest lag with predictive power."""
     return int(np.ceil(1.25 * lag)) + 1
 
 
 def lags_up_to(largest: int, shown: Sequence[int], samples: Samples) -> tuple[int, ...]:
-    """Return candidate lags up to the largest: all of them where there is room, else those that
-    were `shown` to tell something, and their neighbours, and an even grid over the rest; of many
-    variables no more than a record can decide about.
+    """Return candidate lags up to the largest: all of them if there is room, otherwise the lags
+    `shown` to have predictive power, their neighbours, and an even grid over the rest; for many
+    variables no more than the record can decide.
     """
     dim, lags = samples.dim, tuple(range(largest + 1))
     if largest >= max(MOST, FULL // dim):
@@ -135,12 +136,12 @@ def _coarse(largest: int, shown: Sequence[int]) -> tuple[int, ...]:
 
 
 def _found(x: Float[np.ndarray, "time dim"], furthest: int, beside: bool = True) -> list[int]:
-    """Return lags that explain the next step beyond the present state, the most telling first.
+    """Return lags that explain the next step beyond the present state, most predictive first.
 
-    - `beside`: whether what a late state adds beside all that is known counts: a slow one differs
-        little from the present, and in that little lies all that it tells. Smooth samples without
-        noise follow from any few before them, which is interpolation; there the state itself must
-        go with what the present leaves.
+    - `beside`: whether to test only the part of a past state that is not explained by the terms
+        already included: a slow state differs little from the present, and only the difference is
+        informative. Smooth samples without noise follow from any few before them by interpolation;
+        for these, the past state itself must correlate with the residual.
     """
     from scipy.stats import norm
 
@@ -206,8 +207,8 @@ def _found(x: Float[np.ndarray, "time dim"], furthest: int, beside: bool = True)
 def _is_firm(
     late: Float[np.ndarray, "step column"], rest: Float[np.ndarray, "step dim"], clear: float
 ) -> bool:
-    """Return whether columns go with what is left, by standard errors that hold whatever the
-    variances (White, 1980): a few large values are no evidence.
+    """Return whether columns correlate with the residuals, by heteroscedasticity-consistent
+    standard errors (White, 1980): a few large values are not evidence.
     """
     square = (late**2).T @ rest**2
     along = (late.T @ rest) ** 2
@@ -220,8 +221,8 @@ def _is_ordered(
     rest: Float[np.ndarray, "step dim"],
     clear: float,
 ) -> bool:
-    """Return whether normal scores of a late state, beside others that are known, go with those of
-    what is left: what a few large values tell in truth, all the others tell as well.
+    """Return whether normal scores of a past state, given the known ones, correlate with those of
+    the residuals: an effect seen in a few large values must be seen in all others.
     """
     known = np.concatenate([np.ones((len(rest), 1)), *known], axis=1)
     late = late - known @ np.linalg.lstsq(known, late, rcond=None)[0]
@@ -231,7 +232,7 @@ def _is_ordered(
 
 
 def _normal_scores(x: Float[np.ndarray, "time dim"]) -> Float[np.ndarray, "time dim"]:
-    """Return the points below which a standard normal lies with the share of each rank."""
+    """Return the normal scores of the ranks in each column."""
     from scipy.special import ndtri
     from scipy.stats import rankdata
 
@@ -239,7 +240,7 @@ def _normal_scores(x: Float[np.ndarray, "time dim"]) -> Float[np.ndarray, "time 
 
 
 def _parts(columns: Float[np.ndarray, "row column"]) -> list[Float[np.ndarray, "row some"]]:
-    """Return a few columns at a time, so that products at every lag fit into memory."""
+    """Return a few columns at a time, so that products at every lag fit in memory."""
     return [columns[:, k : k + SOME] for k in range(0, columns.shape[1], SOME)]
 
 
@@ -249,8 +250,8 @@ def at_every_lag(
     """Return the inner products of columns at the lags 1 to `furthest` with others, whose first
     step is `furthest` samples after the first time.
 
-    Pieces are summed before they are transformed back, once for all; `scipy.signal.oaconvolve`
-    transforms the whole record for every two columns.
+    Pieces are summed before one inverse transform; `scipy.signal.oaconvolve` would transform the
+    whole record for every pair of columns.
     """
     from scipy.fft import irfft, next_fast_len, rfft
 
@@ -265,9 +266,9 @@ def at_every_lag(
 
 
 def check_decidable(samples: Samples, lags: tuple[int, ...]) -> None:
-    """Raise an error, before any search, for data that no search could decide.
+    """Raise an error, before any search, for data from which no search could decide.
 
-    **Raises:** `ValueError` for too few windows, alone or beside the candidate inputs.
+    **Raises:** `ValueError` for too few windows, absolutely or relative to the candidate inputs.
     """
     reach = max(lags) + 1
     windows = sum(max(len(x) - reach, 0) for x in samples.values)
@@ -275,15 +276,15 @@ def check_decidable(samples: Samples, lags: tuple[int, ...]) -> None:
     if windows and (windows < FEWEST or longest < reach + LONGEST):
         raise ValueError(
             f"x is too short for the largest lag, {max(lags)}: it holds "
-            f"{amount(windows, 'window', 9)}, its longest recording {longest} samples; expected "
-            f"{FEWEST} windows, and {LONGEST} samples more than the lag. From less not even a "
-            "linear drift can be told."
+            f"{amount(windows, 'window', 9)}, and its longest recording has {longest} samples; "
+            f"expected {FEWEST} windows, and {LONGEST} samples more than the lag. With less, not "
+            "even a linear drift can be estimated."
         )
     candidates = samples.dim * len(lags)
     if samples.dim > MANY and candidates > windows:
         raise ValueError(
             f"x has {samples.dim} variables at {len(lags)} lags, {candidates} candidate inputs, "
-            f"and {windows} windows: with fewer windows than candidates any rate can be explained "
+            f"and {windows} windows: with fewer windows than candidates, any rate can be explained "
             "by chance. Choose fewer variables or lags, or record for longer."
             + transposed_hint(longest, samples.dim)
         )

@@ -24,16 +24,17 @@ from ..samples._gaps import bridged
 from ..samples._samples import Samples
 from ..samples._trajectories import read_lags
 
-# More candidate edges than a computer can hold several arrays of numbers for.
+# Maximum number of candidate edges: several arrays of this size must fit in memory.
 MOST_EDGES = 10**8
 
 
 class PriorKnowledge(eqx.Module):
-    """A set of allowed and of required edges, used by every method.
+    """The allowed and the required edges, used by every method.
 
-    Made by [`prior_knowledge`][ndde_jax.prior_knowledge]; both are leaves, so a batch of priors is
-    a `vmap` axis. Windows carry it, and whatever fits them obeys: an edge that is not allowed is
-    never open and scores 0, one that is required is always open, scores 1 and pays no penalty.
+    Made by [`prior_knowledge`][ndde_jax.prior_knowledge]. Both arrays are leaves, so a batch of
+    priors is a `vmap` axis. Windows hold the prior, and every fit to them obeys it: an edge that is
+    not allowed is never open and scores 0; a required edge is always open, scores 1 and pays no
+    penalty.
 
     - `allowed`: candidate edges, `[source target lag]`.
     - `required`: edges of every graph, `[source target lag]`; also allowed.
@@ -50,7 +51,7 @@ class PriorKnowledge(eqx.Module):
                 raise refusal(name, "a boolean JAX array [source target lag]", value, remedy)
         shape, other = self.allowed.shape, self.required.shape
         if shape != other:
-            raise ValueError(f"required must have the shape of allowed, {shape}; got {other}.")
+            raise ValueError(f"required must have the same shape as allowed, {shape}; got {other}.")
         if not is_traced(self.allowed, self.required):
             clash = np.argwhere(np.asarray(self.required) & ~np.asarray(self.allowed)).tolist()
             if clash:
@@ -65,11 +66,11 @@ class PriorKnowledge(eqx.Module):
 
     @property
     def undecided(self) -> Graph:
-        """The edges that the data decide, `[source target lag]`."""
+        """The edges decided by the data, `[source target lag]`."""
         return self.allowed & ~self.required
 
     def apply(self, graph: Bool[Array | np.ndarray, "*batch source target lag"]) -> Any:
-        """Return the graph with what is not allowed removed and what is required added."""
+        """Return the graph without edges that are not allowed and with all required edges."""
         lead = (1,) * (graph.ndim - self.allowed.ndim)
         allowed = self.allowed.reshape(lead + self.allowed.shape)
         return (graph & allowed) | self.required.reshape(allowed.shape)
@@ -84,18 +85,18 @@ def prior_knowledge(
     exogenous: Checked[str | Iterable] = (),
     self_edges: Checked[bool] = True,
 ) -> PriorKnowledge:
-    """State what is known about a system before its data are seen.
+    """Return prior knowledge about a system, stated before its data are seen.
 
     **Arguments:**
 
-    - `names`: of the variables, or their number. Edges name variables by these or by index.
-    - `lags`: candidate lags, the same as those of the windows, in samples.
+    - `names`: names of the variables, or their number. Edges refer to variables by name or index.
+    - `lags`: candidate lags in samples, the same as those of the windows.
     - `forbidden`: edges that do not exist: (source, target) at all lags, (source, target, lag) at
-        one.
-    - `required`: edges that exist: (source, target, lag), or (source, target) if there is one lag
-        only; at which of several lags must be said, since all of them would rarely be meant.
-    - `exogenous`: a variable, or several, that drive but are driven by nothing except themselves,
-        such as the season or a stimulus.
+        one lag.
+    - `required`: edges that exist: (source, target, lag), or (source, target) if there is only one
+        lag. With several lags the lag must be given, because all of them are rarely meant.
+    - `exogenous`: one or several variables that are driven by nothing except themselves, such as
+        the season or a stimulus.
     - `self_edges`: False forbids that a variable's rate depends on its own state, at any lag.
 
     **Returns:** [`PriorKnowledge`][ndde_jax.windows.PriorKnowledge], for the argument `prior` of
@@ -125,9 +126,9 @@ def prior_knowledge(
     dim = len(names)
     if dim**2 * len(lags) > MOST_EDGES:
         raise ValueError(
-            f"names must be of fewer variables: {dim} of them at {len(lags)} lags are "
-            f"{dim**2 * len(lags):.1e} candidate edges, more than {MOST_EDGES:.0e} can be kept in "
-            "memory. If the variables are in rows, the data may have to be transposed."
+            f"names must be of fewer variables: {dim} variables at {len(lags)} lags give "
+            f"{dim**2 * len(lags):.1e} candidate edges, more than the {MOST_EDGES:.0e} that fit in "
+            "memory. If the variables are in rows, transpose the data."
         )
     exogenous = (exogenous,) if isinstance(exogenous, str) else _listed(exogenous, "exogenous")
     forbidden, required = _listed(forbidden, "forbidden"), _listed(required, "required")
@@ -154,28 +155,28 @@ def prior_knowledge(
 
 
 def read_prior(prior: Any, dim: int, n_lags: int) -> PriorKnowledge:
-    """Return the prior, of the right shape; None means that nothing is known."""
+    """Return the prior, checked for its shape; None means that nothing is known."""
     if prior is None:
         return PriorKnowledge.nothing(dim, n_lags)
     check_prior(prior)
     if prior.allowed.shape != (dim, dim, n_lags):
         raise ValueError(
             f"the prior has shape {prior.allowed.shape}, but the data have [source target lag] = "
-            f"{(dim, dim, n_lags)}; make it with the same variables and lags."
+            f"{(dim, dim, n_lags)}; make the prior with the same variables and lags."
         )
     return prior
 
 
 def prior_at_each_lag(prior: PriorKnowledge | None, n_lags: int) -> PriorKnowledge | None:
-    """Return a prior of one lag, the present, as one of several: what cannot exist there exists at
-    none of them, and what must exist does so at the first.
+    """Return a prior with only the present as a prior with several lags: edges forbidden there are
+    forbidden at all lags, and edges required there are required at the first lag.
     """
     if prior is None:
         return None
     if prior.allowed.shape[-1] != 1:
         raise ValueError(
-            f"the prior has {prior.allowed.shape[-1]} lags, and discover is to choose them; pass "
-            "those that the prior was made with, lags=..., or make it without lags."
+            f"the prior has {prior.allowed.shape[-1]} lags, but discover is to choose them. Pass "
+            "the lags of the prior, lags=..., or make the prior without lags."
         )
     later = np.zeros((*prior.required.shape[:-1], n_lags - 1), bool)
     required = np.concatenate([np.asarray(prior.required), later], axis=-1)
@@ -184,14 +185,14 @@ def prior_at_each_lag(prior: PriorKnowledge | None, n_lags: int) -> PriorKnowled
 
 
 def check_prior(prior: Any) -> None:
-    """Raise an error unless the argument is a prior of any size, or None."""
+    """Raise an error unless the argument is a prior of any size or None."""
     if prior is not None and not isinstance(prior, PriorKnowledge):
         raise refusal("prior", "what prior_knowledge returns, or None", prior)
 
 
 def _listed(edges: Any, name: str) -> tuple:
     if isinstance(edges, str) or not isinstance(edges, Iterable):
-        raise refusal(name, "a list, of edges such as ('a', 'b')", edges)
+        raise refusal(name, "a list of edges such as ('a', 'b')", edges)
     return tuple(edges)
 
 
@@ -207,22 +208,22 @@ def _index(variable: Any, names: tuple[str, ...], what: str) -> int:
 
 def _edge(edge: Any, names: tuple[str, ...], lags: tuple[int, ...], what: str) -> tuple:
     if not isinstance(edge, tuple | list) or len(edge) not in (2, 3):
-        expected = "an edge is (source, target) or (source, target, lag)"
+        expected = "expected an edge (source, target) or (source, target, lag)"
         raise ValueError(f"{what}: {expected}; got {shown(edge)}.")
     ends = tuple(_index(variable, names, what) for variable in edge[:2])
     if len(edge) == 2:
         return ends
     if edge[2] not in lags:
-        said = f"lag {edge[2]!r} is no candidate; candidates are {shown(lags)}."
+        said = f"lag {edge[2]!r} is not a candidate; candidates are {shown(lags)}."
         raise ValueError(f"{what} edge {edge!r}: {said}")
     return (*ends, lags.index(edge[2]))
 
 
 def with_inputs(samples: Samples, inputs: Any) -> tuple[Samples, tuple[str, ...]]:
-    """Return the samples with the inputs as further variables, and the names of all inputs.
+    """Return the samples with added inputs as further variables, and the names of all inputs.
 
-    **Raises:** `ValueError` for names that are not there or there twice, and for arrays of another
-    length than the trajectories.
+    **Raises:** `ValueError` for names that do not exist or exist already, and for arrays whose
+    length differs from that of the trajectories.
     """
     if inputs is None:
         return samples, ()
@@ -232,15 +233,15 @@ def with_inputs(samples: Samples, inputs: Any) -> tuple[Samples, tuple[str, ...]
         names = check_names(inputs, None, "inputs")
         if unknown := [name for name in names if name not in samples.names]:
             raise ValueError(
-                f"inputs names {unknown[0]!r}, which is no variable of x; these are "
-                f"{', '.join(samples.names)}. Give a mapping to add one: {{name: values}}."
+                f"inputs names {unknown[0]!r}, which is not a variable of x; variables are "
+                f"{', '.join(samples.names)}. Pass a mapping to add one: {{name: values}}."
             )
         return samples, names
     names = check_names(tuple(inputs), None, "inputs")
     if clash := [name for name in names if name in samples.names]:
         raise ValueError(
-            f"inputs holds {clash[0]!r}, which is a variable of x already: name it alone, inputs="
-            f"({clash[0]!r},), or the new one otherwise."
+            f"inputs holds {clash[0]!r}, which is already a variable of x. Pass only its name, "
+            f"inputs=({clash[0]!r},), or rename the new one."
         )
     columns = [_columns(name, inputs[name], samples) for name in names]
     values = tuple(map(np.column_stack, zip(samples.values, *columns, strict=True)))
@@ -263,8 +264,8 @@ def _columns(name: str, given: Any, samples: Samples) -> list[np.ndarray]:
 def prior_of_inputs(
     prior: PriorKnowledge | None, names: tuple[str, ...], inputs: tuple[str, ...], n_lags: int
 ) -> PriorKnowledge | None:
-    """Return the prior in which only themselves may drive the inputs. A prior may cover all
-    variables, or only those without the added inputs.
+    """Return the prior in which inputs are driven only by themselves. The given prior may cover all
+    variables, or those without the added inputs.
     """
     if not inputs:
         return prior
@@ -279,28 +280,30 @@ def prior_of_inputs(
     allowed = np.asarray(prior.allowed) & ~driven[..., None]
     if clash := np.argwhere(np.asarray(prior.required) & ~allowed).tolist():
         i, j, _ = clash[0]
-        raise ValueError(f"the prior requires {names[i]} -> {names[j]}, which is an input.")
+        raise ValueError(
+            f"the prior requires {names[i]} -> {names[j]}, but the target is an input."
+        )
     return PriorKnowledge(to_jax(allowed), prior.required)
 
 
 def schedules_of(samples: Samples) -> dict[int, int]:
-    """Return the numbers of variables that repeat themselves as measured, beside others that do
-    not, with the samples after which each does; none of unequally spaced samples.
+    """Return the numbers of variables whose measurements repeat themselves, with their periods in
+    samples; empty if all variables do, or for unequally spaced samples.
     """
     measured = samples.as_measured()
     if not measured.regular:
         return {}
     x = bridged(max(measured.values, key=len))
     periods = [period_of(column) for column in x.T]
-    # Variables that all repeat themselves are an oscillation of their own.
+    # If all variables repeat themselves, they are an oscillation of the system itself.
     return {j: period for j, period in enumerate(periods) if period and None in periods}
 
 
 def prior_of_schedules(
     prior: PriorKnowledge | None, schedules: Mapping[int, int], dim: int, lags: tuple[int, ...]
 ) -> PriorKnowledge | None:
-    """Return the prior in which nothing but itself drives a schedule, which drives others at lags
-    below its period only: later ones are copies. What a prior requires stays.
+    """Return the prior in which schedules are driven only by themselves, and drive others only at
+    lags below their period, because later lags are copies. Required edges stay.
     """
     for j, period in schedules.items():
         prior = read_prior(prior, dim, len(lags))
@@ -312,7 +315,7 @@ def prior_of_schedules(
 
 
 def inputs_of(prior: PriorKnowledge, names: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the variables that nothing but themselves may drive."""
+    """Return the variables that only themselves may drive."""
     others = ~np.eye(len(names), dtype=bool)[..., None]
     driven = (np.asarray(prior.allowed) & others).any(axis=(0, 2))
     return tuple(name for name, d in zip(names, driven, strict=True) if not d and len(names) > 1)

@@ -1,4 +1,4 @@
-"""Difference schemes, and the rule that picks one by the noise in a trajectory."""
+"""Difference schemes, and the rule that selects one from the noise in a trajectory."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ STENCILS: dict[str, dict[int, float]] = {
     "central": {-1: -1 / 2, 1: 1 / 2},
     "central4": {-2: 1 / 12, -1: -8 / 12, 1: 8 / 12, 2: -1 / 12},
 }
-# Samples from the first to the last that any scheme reads.
+# Distance between the first and the last sample of the widest scheme.
 WIDEST_STENCIL = max(max(stencil) - min(stencil) for stencil in STENCILS.values())
 FORMULAS = {
     "euler": "(X[k+1] - X[k]) / Δ",
@@ -28,16 +28,16 @@ FORMULAS = {
 # and with "euler" from 0.05 on.
 SMOOTH_SHARE = 1e-3
 NOISY_SHARE = 0.03
-# Noise that falls off towards the sampling frequency was filtered: the samples are smooth after
-# all, and no Markov state whose next increment a forward difference could measure. Then "central4"
-# ranks better by far, unless noise is nearly all there is.
+# Noise that falls off towards the sampling frequency was filtered. The samples are then smooth, not
+# Markov states whose next increment a forward difference measures, and "central4" ranks edges much
+# better, unless noise is nearly everything.
 FILTERED_ROLL_OFF = 0.83
 DOMINANT_SHARE = 0.7
 # An oscillation at the sampling frequency, strongest at both ends, comes from resampling by Fourier
-# transform. Central differences do not see that frequency, forward ones see nothing better.
+# transform. Central differences do not respond to that frequency; forward ones respond the most.
 RINGING = 1.5
-# Samples that "auto" then leaves out at either end, at most a twentieth of a series each. What
-# rings further inside, central differences do not see.
+# Samples that "auto" then omits at either end, at most a twentieth of a series each. Central
+# differences do not respond to ringing further inside.
 RINGING_ENDS = 20
 
 
@@ -49,31 +49,31 @@ def choose_scheme(
     regular: Checked[bool] = True,
     delayed: Checked[bool] = False,
 ) -> str:
-    """Return the difference scheme that `scheme="auto"` takes.
+    """Return the difference scheme that `scheme="auto"` selects.
 
-    Differences over more samples approximate the derivative better and feed fewer two-step paths
-    into the graph, but where white noise drives the system they measure the current velocity
-    instead of the drift. So they are taken while the increments are mostly signal, the noise was
-    filtered before sampling, or the series rings at its ends.
+    Differences over more samples approximate the derivative better and add fewer two-step paths to
+    the graph, but if white noise drives the system they measure the current velocity instead of the
+    drift. They are therefore used if the increments are mostly signal, the noise was filtered
+    before sampling, or the series rings at its ends.
 
     **Arguments:**
 
     - `share`: [`noise_share`][ndde_jax.samples.noise_share] of each variable; their mean decides.
     - `roll_off`: [`high_frequency_roll_off`][ndde_jax.samples.high_frequency_roll_off] of each
-        variable; their geometric mean decides. Left out: not filtered.
+        variable; their geometric mean decides. By default, not filtered.
     - `ringing`: [`end_ringing`][ndde_jax.samples.end_ringing] of each variable; the largest
-        decides. Left out: none.
+        decides. By default, no ringing.
     - `regular`: whether the samples are equally spaced. If not, only `"euler"` is possible.
     - `delayed`: whether past states are candidates and
         [`midpoint_windows`][ndde_jax.select.midpoint_windows] an option. The noise in a central
-        difference is in the present state too, past states tell it from the signal there, and so
-        become drivers. [`discover`][ndde_jax.discover] has that option also where the roll-off is
-        low.
+        difference is also in the present state. Past states separate it from the signal there and
+        thus appear as drivers. [`discover`][ndde_jax.discover] also has this option if the roll-off
+        is low.
 
     **Returns:** `"central4"` for a share below 0.001, or ringing above 1.5, or a share below 0.7
-    with a roll-off below 0.83; `"central"` for a share below 0.03; otherwise (also where the share
-    could not be estimated) `"euler"`. Where past states are candidates, `"midpoint"` instead of a
-    central scheme, except for ringing or a share below 0.001.
+    with a roll-off below 0.83; `"central"` for a share below 0.03; otherwise, or if the share could
+    not be estimated, `"euler"`. With `delayed`, `"midpoint"` replaces a central scheme, except for
+    ringing or a share below 0.001.
     """
     for name, value in (("share", share), ("roll_off", roll_off), ("ringing", ringing)):
         if value is not None:
@@ -92,8 +92,8 @@ def rings(ringing: Any) -> bool:
 
 
 def reads_filtered(share: Any, roll_off: Any, ringing: Any) -> bool:
-    """Return whether the noise was filtered before sampling, or by resampling, as `choose_scheme`
-    says.
+    """Return whether the noise was filtered before sampling or by resampling, as judged by
+    `choose_scheme`.
     """
     typical = float(np.mean(np.asarray(share, float)))
     falls = _mean_fall(roll_off) < FILTERED_ROLL_OFF
@@ -109,7 +109,7 @@ def _mean_fall(roll_off: Any) -> float:
 def _decide(
     share: Any, roll_off: Any, ringing: Any, regular: bool, delayed: bool
 ) -> tuple[str, str]:
-    """Return the scheme and the reason."""
+    """Return the scheme and the reason for it."""
     if not regular:
         return "euler", "samples are not equally spaced"
     typical, fall = float(np.mean(np.asarray(share, float))), _mean_fall(roll_off)
@@ -118,9 +118,9 @@ def _decide(
     if rings(ringing):
         loudest = np.nanmax(np.asarray(ringing, float))
         return "central4", (
-            f"both ends ring at the sampling frequency ({loudest:.1f} times as loud as 97 % of the "
-            "series), as data resampled by Fourier transform do; scheme 'auto' also leaves out up "
-            f"to {RINGING_ENDS} samples there"
+            f"both ends ring at the sampling frequency ({loudest:.1f} times the 97 % quantile of "
+            "the series), like data resampled by Fourier transform; scheme 'auto' also omits up to "
+            f"{RINGING_ENDS} samples there"
         )
     mixed = ", and central differences would mix up noise and signal"
     if typical < DOMINANT_SHARE and fall < FILTERED_ROLL_OFF:
@@ -128,7 +128,7 @@ def _decide(
             return "midpoint", f"the increments are smooth (ratio {fall:.2f}){mixed}"
         return "central4", (
             f"the increments lose power towards the sampling frequency (ratio {fall:.2f}, below "
-            f"{FILTERED_ROLL_OFF:g}), as filtered or averaged data do"
+            f"{FILTERED_ROLL_OFF:g}), like filtered or averaged data"
         )
     if typical < NOISY_SHARE:
         if delayed:
@@ -140,11 +140,10 @@ def _decide(
 def explain_scheme(
     scheme: str, share: Any, roll_off: Any, ringing: Any, *, regular: bool, delayed: bool
 ) -> str:
-    """Return sentences on a scheme: what it computes, why the automatic rule chose it, and
+    """Return sentences on a scheme: what it computes, what the automatic rule selects and why, and
     caveats.
     """
-    # Midpoints are an option where past states are candidates or increments lose power, and for who
-    # asks for them.
+    # Midpoints are an option if past states are candidates or increments lose power, or on request.
     filtered = reads_filtered(share, roll_off, ringing)
     delayed = (delayed or filtered) and scheme == "midpoint"
     automatic, reason = _decide(share, roll_off, ringing, regular, delayed)
@@ -159,12 +158,12 @@ def explain_scheme(
     parts.append(f"The automatic rule takes {automatic!r}{agrees}: {reason}.")
     if scheme == "euler" and automatic != "euler":
         parts.append(
-            "With so little noise the error of the forward difference, of order dt, can show as "
+            "With so little noise, the error of the forward difference, of order dt, can cause "
             "false edges; compare with a central scheme."
         )
     if scheme in ("central", "central4") and not np.mean(share) < SMOOTH_SHARE:
         parts.append(
-            "Where noise drives the system, a central difference estimates the current velocity, "
-            "the mean of forward and backward drift, not the drift; compare with 'euler'."
+            "If noise drives the system, a central difference estimates the current velocity, the "
+            "mean of forward and backward drift, not the drift; compare with 'euler'."
         )
     return " ".join(parts)

@@ -1,5 +1,5 @@
-"""Trajectories cut into lagged windows, the training data of a drift; parts of these and coarser
-ones, to test how a result depends on the data.
+"""Trajectories cut into lagged windows, the training data of a drift; also parts of windows and
+coarser windows, to test how a result depends on the data.
 """
 
 import copy
@@ -44,19 +44,19 @@ from ._stencils import RINGING_ENDS, STENCILS, WIDEST_STENCIL, choose_scheme, ex
 
 
 class PartialWindows(eqx.Module):
-    """The windows in which some variables are measured and others are not, row by row beside the
-    complete ones of [`Windows`][ndde_jax.Windows].
+    """Windows with missing values, which supplement the complete ones of
+    [`Windows`][ndde_jax.Windows].
 
-    A missing value costs the variables that need it. A window counts for a target where its rate
-    and the inputs that it is fitted on are measured. Other inputs that are missing there, which a
-    search compares with those, are set to what is expected of them given all measured states of
+    A missing value affects only the variables that need it. A window counts for a target if the
+    rate of the target and the inputs it is fitted on are measured. Other inputs that are missing
+    there, with which a search compares, are set to their expectation given all measured states of
     the window (multivariate normal, Little and Rubin, *Statistical Analysis with Missing Data*,
-    2019, section 11.2), none of them later than the present: so no noise of the rate is in them,
-    and every sum of products stays that of a real matrix, which is positive semidefinite.
+    2019, section 11.2). None of these states is later than the present, so the expectation contains
+    no noise of the rate, and matrices of products stay positive semidefinite.
 
-    - `history`: standardised states, expected ones where they are not measured.
+    - `history`: standardised states, expected values where they are not measured.
     - `increment`: standardised rates, 0 where they are not measured.
-    - `known`, `rated`: which of these are measured.
+    - `known`, `rated`: which states and which rates are measured.
     """
 
     history: Float[Array, "window lag dim"]
@@ -66,7 +66,7 @@ class PartialWindows(eqx.Module):
 
     def count(self, graph: Bool[ArrayLike, "source target lag"]) -> Int[Array, "target"]:
         """Return the number of windows that count for each target, given its inputs: those in which
-        its rate and all of these are measured.
+        its rate and all its inputs are measured.
         """
         xp = namespace_of((self, graph))
         counted = (~xp.asarray(self.known)).astype(xp.int32), xp.asarray(graph).astype(xp.int32)
@@ -78,38 +78,38 @@ class Windows(eqx.Module):
     """The training data of a drift: each row pairs a rate of change with the states it may depend
     on.
 
-    All arrays are leaves, so windows pass through `jit`, `vmap` and `grad`; made by
-    [`lagged_windows`][ndde_jax.lagged_windows]. [`stack_windows`][ndde_jax.stack_windows] puts a
-    batch axis in front of every leaf.
+    Made by [`lagged_windows`][ndde_jax.lagged_windows]. All arrays are leaves, so windows pass
+    through `jit`, `vmap` and `grad`. [`stack_windows`][ndde_jax.stack_windows] adds a leading batch
+    axis to every leaf.
 
     - `history`: standardised states at samples k − lags[l].
     - `increment`: standardised rate of change at sample k, per unit of time.
     - `valid`: False for rows that touch a missing value and for padding. They hold zeros.
     - `weight`: length of the step over its mean, 1 on a regular grid; 0 where not valid.
-    - `position`: sample k. Later trajectories count on, with a gap wider than the largest lag and
-        the difference stencil together, so rows whose positions lie further apart than those
+    - `position`: sample k. Positions of later trajectories continue after a gap wider than the
+        largest lag plus the difference stencil, so rows whose positions are further apart than that
         share no sample.
-    - `scaling`: how to return to physical units.
+    - `scaling`: conversion to physical units.
     - `dt`: mean sampling interval.
     - `noise_share`: estimated share of white noise in the variance of one-step increments, see
-        [`noise_share`][ndde_jax.samples.noise_share]. Carries no gradient.
+        [`noise_share`][ndde_jax.samples.noise_share]. It has no gradient.
     - `roll_off`: whether that noise was filtered before sampling, see
         [`high_frequency_roll_off`][ndde_jax.samples.high_frequency_roll_off]; NaN if made inside
         `jit`.
     - `ringing`: whether both ends ring, see [`end_ringing`][ndde_jax.samples.end_ringing]; NaN if
         made inside `jit`.
-    - `dropped`: rows that are not valid because a value is missing.
-    - `prior`: edges that are allowed and edges that are required, see
-        [`prior_knowledge`][ndde_jax.prior_knowledge].
+    - `dropped`: number of rows that are not valid because a value is missing.
+    - `prior`: allowed and required edges, see [`prior_knowledge`][ndde_jax.prior_knowledge].
     - `lags`: candidate lags, in samples. Static.
     - `scheme`: `"euler"`, `"central"`, `"central4"` or, from
         [`midpoint_windows`][ndde_jax.select.midpoint_windows], `"midpoint"`; never `"auto"`.
         Static.
-    - `step`: samples between two neighbouring ones that a difference reads: 1, and more after
+    - `step`: distance, in samples, between neighbouring samples of a difference: 1, or more after
         [`thin_windows`][ndde_jax.windows.thin_windows]. Static.
-    - `partial`: rows that miss values of some variables only, for those that are not touched, see
-        [`PartialWindows`][ndde_jax.windows.PartialWindows]; [`discover`][ndde_jax.discover] adds
-        them. None where nothing is to be gained, as where no value is missing.
+    - `partial`: rows with missing values, for use by the variables that do not need these, see
+        [`PartialWindows`][ndde_jax.windows.PartialWindows]; added by
+        [`discover`][ndde_jax.discover]. None if there is nothing to gain, for example if no value
+        is missing.
     """
 
     history: Float[Array, "window lag dim"]
@@ -136,8 +136,8 @@ class Windows(eqx.Module):
         return to_jax(xp.sum(xp.asarray(self.valid), axis=-1))
 
     def count(self, graph: Bool[ArrayLike, "source target lag"]) -> Int[Array, "target"]:
-        """Return the number of windows that count for each target, given its inputs: the valid
-        ones, and those of `partial` in which its rate and these are measured.
+        """Return the number of windows that count for each target, given its inputs: all valid
+        ones or, with `partial`, those in which its rate and its inputs are measured.
         """
         if self.partial is not None:
             return self.partial.count(graph)
@@ -156,18 +156,18 @@ class Windows(eqx.Module):
 
     @property
     def reach(self) -> int:
-        """The reach of a row: the largest lag and the widest difference stencil. Rows whose
-        positions lie further apart share no sample.
+        """The reach of a row: the largest lag plus the widest difference stencil. Rows whose
+        positions are further apart share no sample.
         """
         return self.lags[-1] + WIDEST_STENCIL * self.step
 
     def explain(self) -> str:
         """Return a few sentences on the data and the choices made, for a report.
 
-        **Raises:** `ValueError` for stacked windows: it describes one system.
+        **Raises:** `ValueError` for stacked windows, because the sentences describe one system.
         """
         if self.valid.ndim != 1:
-            raise ValueError("explain() describes one system; take one with unstack_windows first.")
+            raise ValueError("explain() describes one system; select one with unstack_windows.")
         s, regular = self.scaling, is_regular(self)
         noise = map(np.asarray, (self.noise_share, self.roll_off, self.ringing))
         delayed = self.lags[-1] > 0
@@ -176,7 +176,7 @@ class Windows(eqx.Module):
             f"{self.lags} samples, "
             f"{'' if regular else 'mean '}dt = {float(self.dt):.6g}; {int(self.dropped)} left out "
             "for missing values. "
-            + (f"Differences reach {self.step} samples instead of one. " if self.step > 1 else "")
+            + (f"Differences span {self.step} samples instead of one. " if self.step > 1 else "")
             + explain_scheme(self.scheme, *noise, regular=regular, delayed=delayed)
             + " Standardised per variable: states by mean "
             f"{_numbers(s.center)} and standard deviation {_numbers(s.scale)}, rates by mean "
@@ -190,8 +190,8 @@ def is_regular(windows: Windows) -> bool:
 
 
 def over_rows(windows: Windows, function: Callable[[Any], Any]) -> Windows:
-    """Return windows with a function applied to every array that has one entry for each of them;
-    without `partial`.
+    """Return windows with a function applied to every array with one entry per row; without
+    `partial`.
     """
     rows = lambda w: (w.history, w.increment, w.valid, w.weight, w.position)  # noqa: E731
     windows = dataclasses.replace(windows, partial=None)
@@ -212,47 +212,46 @@ def lagged_windows(
 
     Row k holds the states X[k − lag] of all variables at all lags, and the rate of change dX/dt at
     sample k, as a difference quotient. Both are standardised per variable: states by their mean and
-    standard deviation over all complete samples, rates by theirs over the valid rows, weighted by
-    the length of the step; so predicting a constant has risk 1 for every variable, and one that
-    moves slowly is not ignored.
+    standard deviation over all complete samples, rates by their mean and standard deviation over
+    the valid rows, weighted by the length of the step. A constant prediction thus has risk 1 for
+    every variable, and slow variables are not ignored.
 
     **Arguments:**
 
-    - `x`: measurements `[time dim]` or `[time]`, also as a pandas or xarray object, whose names
-        and time axis are then used, or [`Samples`][ndde_jax.Samples], whose mask is obeyed: only
-        rows of which every step that the difference measures begins in it are valid, while their
-        past may lie outside; several trajectories of one system as
-        `[series time dim]` or as a list of arrays, whose lengths may differ. NaN marks missing
-        values: a sample with one missing variable counts as missing, and exactly the rows whose
-        history or difference touches it are not valid. Nested lists of numbers are read as one
-        array.
-    - `dt`: sampling interval, in any unit of time; it and `t` may be left out if `x` carries them.
+    - `x`: measurements `[time dim]` or `[time]`; several trajectories of one system as
+        `[series time dim]` or as a list of arrays, whose lengths may differ. Names and time axis of
+        pandas and xarray objects are used. The mask of [`Samples`][ndde_jax.Samples] is obeyed: a
+        row is valid only if every step that its difference measures begins in the mask, while its
+        past may lie outside. NaN marks missing values: a sample with one missing variable counts as
+        missing, and exactly the rows whose history or difference touches it are not valid. Nested
+        lists of numbers are read as one array.
+    - `dt`: sampling interval, in any unit of time. `dt` and `t` may be omitted if `x` has them.
     - `t`: time stamps `[time]`, one vector for each trajectory (or one for all of them), instead of
         `dt`. Stamps equally spaced to 1e-6 count as a regular grid. Others allow only the forward
         difference, and rows are weighted by their time steps.
-    - `lags`: candidate lags in samples, ascending; 0, the default, is the present state. It may be
-        left out.
+    - `lags`: candidate lags in samples, ascending. The default, 0, is the present state; it need
+        not be among the lags.
     - `scheme`: how dX/dt is approximated.
-        `"euler"`, the default and the paper's: (X[k+1] − X[k]) / dt; an estimate of the drift
-        whatever the noise, with an error of order dt that can show as false edges.
-        `"central"`, `"central4"`: second and fourth order, for data with little noise. Where noise
+        `"euler"`, the default and the scheme of the paper: (X[k+1] − X[k]) / dt. It estimates the
+        drift for any noise, with an error of order dt that can cause false edges.
+        `"central"`, `"central4"`: second and fourth order, for data with little noise. If noise
         drives the system they estimate the current velocity (the mean of forward and backward
         drift), not the drift.
-        `"auto"`: chosen by [`choose_scheme`][ndde_jax.windows.choose_scheme] from the estimated
-        noise; `explain()` of the result says what and why. If a trajectory rings at both ends, up
-        to 20 samples there count as missing.
+        `"auto"`: selected by [`choose_scheme`][ndde_jax.windows.choose_scheme] from the estimated
+        noise; `explain()` of the result states the scheme and the reason. If a trajectory rings at
+        both ends, up to 20 samples there count as missing.
     - `names`: names of the variables, for error messages.
-    - `prior`: edges that cannot exist or must, from
-        [`prior_knowledge`][ndde_jax.prior_knowledge]; whatever fits these windows obeys it.
+    - `prior`: forbidden and required edges, from [`prior_knowledge`][ndde_jax.prior_knowledge];
+        every fit to these windows obeys it.
 
-    **Returns:** [`Windows`][ndde_jax.Windows], with one row per sample that has a past of the
-    largest lag and the neighbours its difference needs, whether valid or not: shapes depend on
-    shapes only. Computed in double precision and rounded at the end; a floating JAX array keeps its
-    type, anything else gets JAX's default. Inside `jit`, `vmap` and `grad` the same is computed in
-    JAX, in the type of `x`, and checks of values are skipped: a constant variable becomes zeros.
+    **Returns:** [`Windows`][ndde_jax.Windows] with one row, valid or not, per sample that has a
+    past of the largest lag and the neighbours its difference needs, so shapes depend only on
+    shapes. Computed in double precision and rounded at the end: a floating JAX array keeps its
+    type, anything else gets JAX's default. Inside `jit`, `vmap` and `grad`, computed in JAX in the
+    type of `x`, without checks of values: a constant variable becomes zeros.
 
-    **Raises:** `ValueError` for arrays of the wrong shape or type, infinite values and those
-    beyond the floating type, constant variables, fewer valid rows than variables plus one (not
+    **Raises:** `ValueError` for arrays of the wrong shape or type, values that are infinite or
+    exceed the floating type, constant variables, fewer valid rows than variables plus one (not
     even a linear drift is determined), lags that are not ascending whole numbers or exceed a
     trajectory, unusable `dt` or `t`, an unknown scheme, a central scheme on an irregular grid, a
     prior of another shape, and `"auto"` inside `jit`.
@@ -272,15 +271,15 @@ def lagged_windows(
     check_choice(scheme, "scheme", (*STENCILS, "auto"))
     if scheme not in ("euler", "auto") and is_traced(t):
         raise ValueError(
-            f"scheme={scheme!r} needs equally spaced samples, and times that are traced may be "
-            "any; give dt instead of t."
+            f"scheme={scheme!r} needs equally spaced samples, which cannot be checked for traced "
+            "times; pass dt instead of t."
         )
     return cut_windows(read_measurements(x, dt=dt, t=t, names=names), lags, scheme, prior)
 
 
 class Measurements(NamedTuple):
-    """The measurements read once, for windows of any lags and schemes: trajectories, and estimates
-    of their noise, `[dim]`.
+    """Measurements read once, for windows of any lags and schemes: trajectories, and estimates of
+    their noise, `[dim]`.
     """
 
     data: Trajectories
@@ -308,7 +307,7 @@ def read_measurements(
 
 
 def cut_windows(measured: Measurements, lags: tuple[int, ...], scheme: str, prior: Any) -> Windows:
-    """Return [`lagged_windows`][ndde_jax.lagged_windows] of measurements that were read."""
+    """Return [`lagged_windows`][ndde_jax.lagged_windows] of measurements already read."""
     data, names, xp = measured.data, measured.names, measured.data.xp
     noise = measured.noise_share, measured.roll_off, measured.ringing
     prior = read_prior(prior, data.dim, len(lags))
@@ -317,7 +316,7 @@ def cut_windows(measured: Measurements, lags: tuple[int, ...], scheme: str, prio
             raise ValueError(
                 "scheme='auto' needs to see the data and cannot run inside jit, vmap or grad; call "
                 "choose_scheme(noise_share(x), high_frequency_roll_off(x), end_ringing(x)) outside "
-                "and pass what it answers."
+                "and pass its result."
             )
         scheme = choose_scheme(*noise, regular=data.regular)
         if data.regular and rings(measured.ringing):
@@ -341,7 +340,7 @@ def cut_windows(measured: Measurements, lags: tuple[int, ...], scheme: str, prio
         check_count(int(valid.sum()), data, what, hint)
     weight = xp.where(valid, step / data.dt, 0)
     rate_center, rate_scale = moments(rate, weight, xp)
-    # A column that grows by the same step each time has no spread of rates: all increments are 0.
+    # A variable that grows by a constant step has no spread of rates: all its increments are 0.
     varies = rate_scale * scale * data.dt > resolution
     rate_scale = xp.where(varies, rate_scale, 1 / data.dt)
     if xp is np:
@@ -370,16 +369,14 @@ def cut_windows(measured: Measurements, lags: tuple[int, ...], scheme: str, prio
 
 
 def _standardised(data: Trajectories, names: Any) -> tuple:
-    """Return all samples standardised, their mean and standard deviation, and the size of
-    rounding.
-    """
+    """Return all samples standardised, their mean and standard deviation, and rounding errors."""
     xp = data.xp
     samples, present = xp.concatenate(data.values), xp.concatenate(data.present)
     if xp is np and not present.any():
         raise ValueError(NONE_COMPLETE + _missing_hint(data, names))
     resolution = data.epsilon * xp.max(xp.abs(samples), axis=0)
-    # Centred twice, because the first mean rounds at the size of an offset; differences are then
-    # taken of standardised states, because the offset would cost them their digits as well.
+    # Centred twice, because the first mean has the rounding error of a large offset. Differences
+    # are taken of standardised states, because the offset would cost their digits as well.
     offset, _ = moments(samples, present, xp)
     centred = xp.where(present[:, None], samples - offset[None], 0)
     center, scale = moments(centred, present, xp)
@@ -396,7 +393,7 @@ def _standardised(data: Trajectories, names: Any) -> tuple:
 
 
 def _without_ends(present: np.ndarray) -> np.ndarray:
-    """Mark the ends of a ringing trajectory as missing."""
+    """Return which samples are present, with the ends of a ringing trajectory missing."""
     n = min(RINGING_ENDS, len(present) // 20)
     inner = np.arange(len(present))
     return present & (inner >= n) & (inner < len(present) - n)
@@ -406,11 +403,11 @@ def _numbers(values: Array) -> str:
     return ", ".join(f"{v:.3g}" for v in np.asarray(values).tolist())
 
 
-# ---- rows, and checks that there are enough ----
+# ---- rows, and checks of their number ----
 
 
 def row_range(n: int, lags: tuple[int, ...], stencil: dict[int, float]) -> tuple[int, int]:
-    """Return the first sample that has all its neighbours, and the one after the last."""
+    """Return the first sample with all neighbours it needs, and the sample after the last one."""
     return max(lags[-1], -min(stencil)), n - max(stencil)
 
 
@@ -418,7 +415,7 @@ def _cut_rows(
     z: Any, present: Any, interval: Any, inside: Any, lags: tuple[int, ...], stencil: dict, xp: Any
 ) -> tuple[Any, Any, Any, Any, Any]:
     """Return history, rate, validity and step length of every row of one trajectory, and which rows
-    miss a value. With `inside` [time] only rows count of which every step that the difference
+    miss a value. With `inside` [time], only rows count for which every step that the difference
     measures begins there.
     """
     start, stop = row_range(len(z), lags, stencil)
@@ -437,7 +434,7 @@ def _cut_rows(
 
 
 def _positions(data: Trajectories, lags: tuple[int, ...], stencil: dict[int, float]) -> Any:
-    """Return the sample indices of all rows, trajectories apart from one another."""
+    """Return the sample indices of all rows, with gaps between trajectories."""
     gap = lags[-1] + max(stencil) - min(stencil) + 1
     positions, offset = [], 0
     for value in data.values:
@@ -454,12 +451,12 @@ def moments(values: Any, weight: Any, xp: ModuleType) -> tuple[Any, Any]:
     mean = xp.sum(share * values, axis=0)
     variance = xp.sum(share * (values - mean[None]) ** 2, axis=0)
     spread = variance > 0
-    # The inner where keeps the derivative of the root at 0 from turning into NaN.
+    # The inner where keeps the derivative of the square root at 0 from being NaN.
     return mean, xp.where(spread, xp.sqrt(xp.where(spread, variance, 1)), 0)
 
 
 def check_lengths(data: Trajectories, lags: tuple[int, ...], scheme: str) -> None:
-    """Raise an error unless every trajectory holds a row, and all together enough."""
+    """Raise an error unless every trajectory has a row, and all together have enough rows."""
     rows = 0
     for i, value in enumerate(data.values):
         start, stop = row_range(len(value), lags, STENCILS[scheme])
@@ -473,20 +470,20 @@ def check_lengths(data: Trajectories, lags: tuple[int, ...], scheme: str) -> Non
     check_count(rows, data, "windows can be built")
 
 
-# Samples for each variable that are enough to say which variables to leave out.
+# Samples per variable that suffice to suggest which variables to leave out.
 ENOUGH = 10
 
 
 def _mask_hint(mask: Sequence[np.ndarray]) -> str:
-    """Return a hint for an error message where a mask leaves too little."""
+    """Return a hint for an error message when a mask leaves too few windows."""
     inside, every = sum(int(part.sum()) for part in mask), sum(map(len, mask))
-    what = f"holds {inside} of {every} samples; choose more of them"
-    return f" The mask, which --only and --months are too, {what}."
+    what = f"holds {inside} of {every} samples; include more samples"
+    return f" The mask (also set by --only and --months) {what}."
 
 
 def _missing_hint(data: Trajectories, names: Sequence[str] | None) -> str:
-    """Return a hint for an error message where values are missing: without which variables many
-    samples miss nothing.
+    """Return a hint for an error message when values are missing: the variables without which many
+    samples are complete.
     """
     there = np.concatenate([np.isfinite(np.asarray(x)) for x in data.complete])
     order = np.argsort(there.mean(axis=0), kind="stable")
@@ -495,15 +492,15 @@ def _missing_hint(data: Trajectories, names: Sequence[str] | None) -> str:
         if whole >= ENOUGH * data.dim:
             some = listed([column_name(int(j), names) for j in order[:count]])
             return (
-                f" Without {some}, which miss most, {whole} samples miss nothing: leave variables "
-                "out, or estimate values that are missing before."
+                f" Without {some}, which miss most, {whole} samples are complete: leave variables "
+                "out, or estimate missing values first."
             )
     return ""
 
 
 def check_count(rows: int, data: Trajectories, what: str, hint: str = "") -> None:
-    """Raise an error for too few rows: a linear drift of the present state alone has dim + 1
-    coefficients per target.
+    """Raise an error for too few rows: a linear drift of the present state has dim + 1 coefficients
+    per target.
     """
     if rows < data.dim + 1:
         raise ValueError(
@@ -520,12 +517,12 @@ def stack_windows(windows: Checked[Sequence[Windows]]) -> Windows:
     """Return windows of several systems as one `Windows` with a leading batch axis on every array.
 
     Shorter ones are padded with rows that are not valid: zeros with weight 0, at positions that
-    continue past the end. Whatever respects `valid` or `weight` is unchanged by padding, and
-    `dropped` does not count it.
+    continue past the end. Padding does not affect any computation that respects `valid` or
+    `weight`, and `dropped` does not count it.
 
     **Arguments:**
 
-    - `windows`: at least one, alike in lags, scheme, step and number of variables.
+    - `windows`: at least one `Windows`; lags, scheme, step and number of variables must agree.
 
     **Returns:** `Windows` whose arrays have one more axis, `[batch window lag dim]` and so on; for
     use under `jax.vmap`.
@@ -549,15 +546,15 @@ def stack_windows(windows: Checked[Sequence[Windows]]) -> Windows:
         raise refusal("windows", "a list of Windows", windows)
     windows = list(windows)
     if not windows:
-        raise ValueError("windows must be at least one Windows; got an empty sequence.")
+        raise ValueError("windows must hold at least one Windows; got an empty sequence.")
     first = windows[0]
     for i, w in enumerate(windows):
         if not isinstance(w, Windows):
             raise refusal(f"windows[{i}]", "what lagged_windows returns", w)
         if w.history.ndim != 3:
             raise ValueError(
-                f"windows {i} has a batch axis already (history of shape {w.history.shape}); pass "
-                "unstacked ones."
+                f"windows {i} already has a batch axis (history of shape {w.history.shape}); pass "
+                "unstacked windows."
             )
         for what in ("lags", "scheme", "step", "dim"):
             if getattr(w, what) != getattr(first, what):
@@ -565,7 +562,7 @@ def stack_windows(windows: Checked[Sequence[Windows]]) -> Windows:
                     f"windows to stack must agree in lags, scheme, step and dim; {what} of windows "
                     f"{i} is {getattr(w, what)!r}, of windows 0 {getattr(first, what)!r}."
                 )
-    # In NumPy where possible: JAX would compile once for every length.
+    # In NumPy if possible: JAX would compile once for every length.
     xp = namespace_of(windows)
     length = max(w.valid.shape[0] for w in windows)
     padded = [_pad(w, length, xp) for w in windows]
@@ -573,8 +570,8 @@ def stack_windows(windows: Checked[Sequence[Windows]]) -> Windows:
 
 
 def unstack_windows(windows: Checked[Windows]) -> list[Windows]:
-    """Return the inverse of [`stack_windows`][ndde_jax.stack_windows], up to rows of padding, which
-    stay.
+    """Return a list of windows, the inverse of [`stack_windows`][ndde_jax.stack_windows]; rows of
+    padding stay.
 
     **Raises:** `ValueError` if there is no batch axis.
     """
@@ -590,7 +587,7 @@ def unstack_windows(windows: Checked[Windows]) -> list[Windows]:
 
 
 def pad_windows(windows: Windows, length: int) -> Windows:
-    """Return windows of one system padded to a length with rows that are not valid."""
+    """Return windows of one system, padded to a length with rows that are not valid."""
     return jax.tree.map(to_jax, _pad(windows, length, namespace_of(windows)))
 
 
@@ -616,20 +613,20 @@ def thin_windows(
 ) -> Windows:
     """Return windows of the same data with differences over a step that is `factor` times longer.
 
-    Keeps every `factor`-th row, with the same history: candidate lags, and what a unit of them
-    means, stay. What changes with the step is an artefact of it. With `factor` 1 and another
-    `scheme`, all rows stay and only the way they are differenced changes.
+    Every `factor`-th row is kept with the same history: candidate lags and their unit stay.
+    Results that change with the step are artefacts of it. With `factor` 1 and another `scheme`, all
+    rows stay and only the differences change.
 
     **Arguments:**
 
-    - `windows`: of one system, regularly sampled; outside `jit`, because which rows remain depends
-        on missing values.
-    - `factor`: 1 or more; windows that have been thinned before are thinned further.
-    - `scheme`: of the new differences; by default that of the windows.
+    - `windows`: windows of one system, regularly sampled; outside `jit`, because which rows remain
+        depends on missing values.
+    - `factor`: 1 or more; windows that were already thinned are thinned further.
+    - `scheme`: scheme of the new differences; by default that of the windows.
 
-    **Returns:** [`Windows`][ndde_jax.Windows] with valid rows only, standardised anew, whose `step`
-    says how far their differences reach. Its `dt`, the unit of its lags, and its `noise_share` are
-    still those of the samples.
+    **Returns:** [`Windows`][ndde_jax.Windows] with valid rows only and rates standardised again.
+    Their `step` is the span of the differences. Their `dt`, the unit of the lags, and their
+    `noise_share` are still those of the samples.
 
     **Raises:** `ValueError` for a batch, irregular sampling, midpoint windows, an unknown scheme,
     or too few rows.
@@ -644,7 +641,7 @@ def thin_windows(
     print(ndde.windows.thin_windows(windows, 2).n_valid)  # 246
     ```
     """
-    check_windows(windows, "thin_windows", "take one with unstack_windows")
+    check_windows(windows, "thin_windows", "select one with unstack_windows")
     check_concrete("thin_windows", windows, "Which rows remain depends on missing values.")
     check_whole(factor, "factor")
     scheme = windows.scheme if scheme is None else scheme
@@ -674,9 +671,9 @@ def thin_windows(
 
 
 def half_blocks(windows: Windows) -> list[Windows]:
-    """Return first, middle and last half of the valid rows, all of the same length.
+    """Return the first, middle and last half of the valid rows, all of the same length.
 
-    Scaling stays that of the whole, so that risks compare.
+    Scaling stays that of the whole, so that risks are comparable.
     """
     used = np.flatnonzero(np.asarray(windows.valid))
     half = len(used) // 2
@@ -685,14 +682,14 @@ def half_blocks(windows: Windows) -> list[Windows]:
 
 
 def first_rows(windows: Windows, n: int) -> Windows:
-    """Return at most the first `n` rows, with rows of padding if there are fewer."""
+    """Return the first `n` rows, with rows of padding if there are fewer."""
     return pad_windows(_rows(windows, np.arange(min(n, windows.valid.shape[0]))), n)
 
 
 def standardised_samples(windows: Windows) -> tuple[np.ndarray, int]:
-    """Return the samples in standardised units, NaN where no valid row knows them, and the position
-    of the first; trajectories follow one another with NaN in between. Thinned rows, which lie a
-    whole number of steps apart, are found at whole numbers of steps from the first.
+    """Return the samples in standardised units, NaN where no valid row holds them, and the position
+    of the first. Trajectories follow one another with NaN in between. Thinned rows, which are whole
+    numbers of steps apart, are whole numbers of steps from the first.
     """
     valid = np.asarray(windows.valid)
     position = np.asarray(windows.position)[valid]
@@ -700,7 +697,7 @@ def standardised_samples(windows: Windows) -> tuple[np.ndarray, int]:
     first = int(position.min()) - -(-max(windows.lags) // windows.step) * windows.step
     samples = np.full((int(position.max()) - first + windows.step + 1, windows.dim), np.nan)
     if windows.scheme == "euler" and 0 in windows.lags:
-        # The sample that the difference reaches for; overwritten where it is known as a state.
+        # The later sample of the difference; overwritten where it is known as a state.
         scaling = windows.scaling
         ratio, offset = scaling.rate_scale / scaling.scale, scaling.rate_center / scaling.scale
         rate = np.asarray(windows.increment, np.float64)[valid] * np.asarray(ratio)[None]
@@ -716,7 +713,7 @@ def _rows(windows: Windows, index: np.ndarray) -> Windows:
 
 
 def _with_rates(windows: Windows, rate: np.ndarray) -> Windows:
-    """Return windows with other rates, in standardised states per unit of time."""
+    """Return windows with new rates, in standardised states per unit of time."""
     center, scale = moments(rate, np.ones(len(rate)), np)
     scale, state_scale = divisor(scale), np.asarray(windows.scaling.scale, np.float64)
     new = (rate - center) / scale, center * state_scale, scale * state_scale
@@ -731,9 +728,7 @@ def _with_rates(windows: Windows, rate: np.ndarray) -> Windows:
 
 
 class _Arrays:
-    """The data of windows as flat arrays, with zeros where nothing may be used; `xp` is NumPy or
-    JAX's.
-    """
+    """The data of windows as flat arrays, zero for unusable rows; `xp` is NumPy or JAX NumPy."""
 
     def __init__(self, windows: Windows, xp: Any):
         given = jax.tree.map(xp.asarray, windows)
@@ -752,10 +747,10 @@ class _Arrays:
 
 
 class FlatPartial(NamedTuple):
-    """The windows that miss values of some variables as flat arrays; NumPy or JAX.
+    """The windows with missing values as flat arrays; NumPy or JAX.
 
-    - `inputs`, `outputs`: as of all data, `[window input]` and `[window target]`.
-    - `known`, `rated`: which of these are measured.
+    - `inputs`, `outputs`: as in `FlatData`, `[window input]` and `[window target]`.
+    - `known`, `rated`: which inputs and which outputs are measured.
     """
 
     inputs: Any
@@ -765,7 +760,7 @@ class FlatPartial(NamedTuple):
 
     @classmethod
     def of(cls, windows: Windows, xp: Any) -> "FlatPartial | None":
-        """Return those of windows; None where they have none."""
+        """Return the partial windows of `windows`; None if there are none."""
         if windows.partial is None:
             return None
         given = jax.tree.map(xp.asarray, windows.partial)
@@ -773,15 +768,15 @@ class FlatPartial(NamedTuple):
         return cls(states, given.increment, known, given.rated)
 
     def weight(self, rated: Any, inputs: Any) -> Any:
-        """Return the weight of every window for a target whose rate is measured in some, fitted on
-        some inputs: 1 where all are measured, else 0.
+        """Return the weight of every window for a target with measured rates `rated`, fitted on
+        `inputs`: 1 where all of these are measured, else 0.
         """
         there = rated & (self.known | ~inputs[None]).all(axis=1)
         return there.astype(self.inputs.dtype)
 
 
 class FlatData(eqx.Module):
-    """The windows as flat arrays, valid rows listed first so that padding changes no draw."""
+    """Windows as flat arrays, with valid rows ordered first so that padding changes no draw."""
 
     inputs: Float[Array, "window input"]
     outputs: Float[Array, "window target"]
@@ -794,7 +789,7 @@ class FlatData(eqx.Module):
     dim: int = eqx.field(static=True)
 
     def __init__(self, windows: Windows):
-        # In NumPy where nothing is traced, since a dozen programs would be compiled otherwise.
+        # In NumPy unless traced, because otherwise a dozen programs would be compiled.
         xp = namespace_of(windows)
         known, dtype = _Arrays(windows, xp), windows.history.dtype
         self.dim = windows.history.shape[2]
@@ -811,12 +806,12 @@ class FlatData(eqx.Module):
 
     @property
     def undecided(self) -> Bool[Array, "target input"]:
-        """The inputs that the data decide, and not the prior."""
+        """The inputs decided by the data and not by the prior."""
         return self.allowed & ~self.required
 
     def each_target(self, function: Callable, key: PRNGKeyArray, *rows: Any) -> Any:
-        """Return `function(output, key, *row)` of every target, one after the other, for a row of
-        each of the `rows`.
+        """Return `function(output, key, *row)` for every target, one after the other, with one row
+        of each array in `rows`.
         """
         given = (self.outputs.T, jr.split(key, self.dim), *rows)
         return jax.lax.map(lambda args: function(*args), given)
@@ -839,7 +834,7 @@ class FlatData(eqx.Module):
 
 
 class KnownData:
-    """The windows as flat NumPy arrays, for closed forms that compile nothing."""
+    """Windows as flat NumPy arrays, for closed forms that compile nothing."""
 
     def __init__(self, windows: Windows):
         known = _Arrays(windows, np)
@@ -848,41 +843,39 @@ class KnownData:
         self.weight, self.refused = known.weight.astype(np.float64), bool(known.refused)
         self.allowed, self.required = known.allowed, known.required
         self.partial = None if self.refused else FlatPartial.of(windows, np)
-        # Windows that count for some target.
+        # Windows that count for at least one target.
         self.some = self.weight > 0 if self.partial is None else self.partial.rated.any(axis=1)
         if self.partial is not None:
             self.inputs, self.outputs = (a.astype(np.float64) for a in self.partial[:2])
             self.partial = self.partial._replace(inputs=self.inputs, outputs=self.outputs)
 
     def numbers(self, values: Any) -> Array:
-        """Return numbers that were found in the data, in their precision; NaN if these are
-        refused.
-        """
+        """Return results in the precision of the data; NaN if the data are refused."""
         values = np.asarray(values, float)
         return to_jax(np.full_like(values, np.nan) if self.refused else values, self.dtype)
 
     def of_target(self, j: int, inputs: Bool[np.ndarray, " input"]) -> "KnownData":
-        """Return the data of one target, fitted on some inputs: where values are missing, the
-        windows in which its rate and these are measured.
+        """Return the data for one target, fitted on some inputs; if values are missing, only the
+        windows in which its rate and these inputs are measured have weight.
         """
         if self.partial is None:
             return self
         return self.weighing(self.partial.weight(self.partial.rated[:, j], np.asarray(inputs)))
 
     def weighing(self, weight: Float[np.ndarray, " window"]) -> "KnownData":
-        """Return the data with another weight of every window."""
+        """Return the data with new weights of the windows."""
         other = copy.copy(self)
         other.weight = weight
         return other
 
     def on_rows(self, outputs: Float[np.ndarray, "row target"]) -> "KnownData":
-        """Return the data with rows that stand for the windows, of weight one."""
+        """Return the data with other rows, of weight one, in place of the windows."""
         other = copy.copy(self)
         other.outputs, other.weight = outputs, np.ones(len(outputs))
         return other
 
     def allowing(self, among: Bool[np.ndarray, "target input"]) -> "KnownData":
-        """Return the data with no other inputs allowed than these and required ones."""
+        """Return the data with only these inputs and required ones allowed."""
         other = copy.copy(self)
         other.allowed = self.allowed & (among | self.required)
         return other

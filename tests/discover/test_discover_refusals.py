@@ -38,7 +38,7 @@ REFUSALS = {
         np.where(np.arange(3) == 2, np.where(np.arange(200)[:, None] % 2, np.nan, 1), 1)
         * np.random.default_rng(0).normal(size=(200, 3)),
         {"names": list("abc"), "lags": (0,), "treat": False},
-        r"only 0 valid .* Without column 2 \('c'\), which miss most, 200 samples miss nothing",
+        r"only 0 valid .* Without column 2 \('c'\), which miss most, 200 samples are complete",
     ),
     "infinite": (changed(7, 1, np.inf), {}, r"column 1 \('b'\) is infinite at sample 7"),
     "constant": (changed(slice(None), 0, 3.0), {}, r"column 0 \('a'\) of x is constant"),

@@ -1147,7 +1147,7 @@ def test_days_that_are_counted_beside_times_of_day_are_the_time(tmp_path):
         f"{307 + m // 1440},{m % 1440 // 60 * 100 + m % 60},{36 + m % 7}\n" for m in minutes
     )
     table = read(tmp_path, f"day,time,temp\n{rows}")
-    assert table.names == ("temp",) and "columns day, time are taken" in table.notices[0]
+    assert table.names == ("temp",) and "columns day, time are read" in table.notices[0]
     assert (np.diff(table.stamps) == np.timedelta64(10, "m")).all()
 
 

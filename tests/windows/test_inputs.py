@@ -94,8 +94,8 @@ def test_several_trajectories():
 @pytest.mark.parametrize(
     ("inputs", "why"),
     [
-        ("nobody", "no variable of x"),
-        ({"a": U}, "a variable of x already"),
+        ("nobody", "not a variable of x"),
+        ({"a": U}, "already a variable of x"),
         ({"u": U[:-1]}, "one value per sample"),
         ({"u": "text"}, "real numbers"),
         (7, "inputs must be"),
@@ -109,5 +109,5 @@ def test_what_is_no_input_is_refused(inputs, why):
 def test_what_drives_an_input_is_refused():
     names = ("a", "b", "u")
     prior = ndde.prior_knowledge(names, lags=LAGS, required=[("a", "u", 0)])
-    with pytest.raises(ValueError, match="requires a -> u, which is an input"):
+    with pytest.raises(ValueError, match="requires a -> u, but the target is an input"):
         discover(np.column_stack([X, U]), names=names, inputs="u", prior=prior)

@@ -126,7 +126,7 @@ def test_what_is_no_mask_is_refused(mask, message):
 def test_too_little_inside_is_said():
     mask = np.zeros(200, bool)
     mask[[50, 60]] = True
-    said = "only 2 valid windows remain inside the mask.* holds 2 of 200 samples; choose more"
+    said = "only 2 valid windows remain inside the mask.* holds 2 of 200 samples; include more"
     with pytest.raises(ValueError, match=said):
         cut(mask)
 

@@ -47,8 +47,8 @@ def test_apply_removes_and_adds_also_in_batches():
     [
         (dict(forbidden=[("moon", "wind")]), "no variable 'moon'"),
         (dict(exogenous=[3]), "no variable 3"),
-        (dict(forbidden=[("sun",)]), "an edge is"),
-        (dict(forbidden=["sun"]), "an edge is"),
+        (dict(forbidden=[("sun",)]), "expected an edge"),
+        (dict(forbidden=["sun"]), "expected an edge"),
         (dict(forbidden=[("sun", "wind", 5)]), "lag 5 is no candidate"),
         (dict(required=[("sun", "wind")]), "say at which lag"),
         (dict(required=[("wind", "sun", 0)], exogenous=["sun"]), "both required and forbidden"),
@@ -181,5 +181,5 @@ def test_a_prior_without_lags_holds_at_all_that_are_chosen():
     assert len(found.lags) > 1 and not found.graph[0, 1].any()
     assert found.graph[1, 0].tolist() == [True] + [False] * (len(found.lags) - 1)
     of_three = ndde.prior_knowledge(2, lags=(0, 1, 2), forbidden=[(0, 1)])
-    with pytest.raises(ValueError, match="the prior has 3 lags, and discover is to choose them"):
+    with pytest.raises(ValueError, match="the prior has 3 lags, but discover is to choose them"):
         ndde.discover(follower(), **options, prior=of_three)

@@ -280,7 +280,7 @@ def test_automatic_windows_leave_out_ringing_ends():
     # The stencil reaches two samples further than the row itself.
     assert valid.min() - np.asarray(chosen.position)[np.asarray(chosen.valid)].min() == 20
     assert int(automatic.dropped) == int(chosen.dropped) + 40
-    assert "leaves out up to 20 samples" in automatic.explain()
+    assert "omits up to 20 samples" in automatic.explain()
 
 
 def test_ringing_is_rare_in_white_noise():

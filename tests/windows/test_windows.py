@@ -359,7 +359,7 @@ def test_stack_refuses_what_differs():
         stack_windows([w, lagged_windows(x, dt=1.0, scheme="central")])
     with pytest.raises(ValueError, match="dim of windows 1 is 1, of windows 0 2"):
         stack_windows([w, lagged_windows(x[:, :1], dt=1.0)])
-    with pytest.raises(ValueError, match="windows 0 has a batch axis already"):
+    with pytest.raises(ValueError, match="windows 0 already has a batch axis"):
         stack_windows([stack_windows([w])])
     with pytest.raises(ValueError, match="unstack_windows needs one batch axis"):
         unstack_windows(w)
