@@ -216,7 +216,7 @@ READ = [
     ("whole.csv", b"1,5\n2,5\n", {}, np.array([[1.0, 5], [2, 5]]), "--decimal ,"),
     ("row.csv", b"1950,3\n", {}, np.array([[1950.0, 3]]), "--decimal ,"),
     ("gaps.csv", b"a,b\n1,\n,NaN\n3,4\n", {}, np.array([[1, np.nan], [np.nan] * 2, [3, 4]]), None),
-    ("double.csv", CSV.replace("a,b", "a,a").encode(), {}, ROWS, "told apart: a, a.1"),
+    ("double.csv", CSV.replace("a,b", "a,a").encode(), {}, ROWS, "renamed: a, a.1"),
     ("nameless.csv", CSV.replace("a,b", "a,").encode(), {}, ROWS, None),
     ("packed.csv.gz", gzip.compress(CSV.encode()), {}, ROWS, None),
     ("packed.zip", archive(table_csv=CSV), {}, ROWS, None),

@@ -49,7 +49,7 @@ def test_apply_removes_and_adds_also_in_batches():
         (dict(exogenous=[3]), "no variable 3"),
         (dict(forbidden=[("sun",)]), "expected an edge"),
         (dict(forbidden=["sun"]), "expected an edge"),
-        (dict(forbidden=[("sun", "wind", 5)]), "lag 5 is no candidate"),
+        (dict(forbidden=[("sun", "wind", 5)]), "lag 5 is not a candidate"),
         (dict(required=[("sun", "wind")]), "say at which lag"),
         (dict(required=[("wind", "sun", 0)], exogenous=["sun"]), "both required and forbidden"),
     ],
