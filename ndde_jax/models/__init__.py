@@ -1,7 +1,7 @@
 """Families of drifts, learned drifts, and their formulas and confinement.
 
-Families for [`fit_drift`][ndde_jax.fit_drift]: `Networks`, `Polynomials`, and `Best`, the better of
-the two for each variable.
+The families for [`fit_drift`][ndde_jax.fit_drift] are `Networks`, `Polynomials`, and `Best`, the
+better of the two for each variable.
 """
 
 from ._confine import (

@@ -18,21 +18,22 @@ from .._checks import check_real_array, check_windows, is_traced
 from .._types import Checked, Scaling, namespace_of, on_host_or_traced, root, to_jax
 from ._model import AbstractWrappedModel, NeuralDDE, check_model
 
-# Half-width of a box, of the largest distance from its centre in the data. With a tenth to spare,
-# learned attractors that reach a little beyond their data were bent.
+# Half-width of a box, in units of the largest distance of a state from its centre. A value of 1.1
+# bent learned attractors that extend slightly beyond their data.
 SPARE = 2.0
 
 
 class Certificate(eqx.Module):
-    """A proof of dissipativity by its constants, u = x − center, in physical units.
+    """The constants of a proof of dissipativity, with u = x − center, in physical units.
 
     For every history, ⟨u, G⟩ ≤ α − β₀ ‖u‖² (the paper's proposition "Confinement by construction").
 
-    - `bound`: on ‖N‖ over all histories for a damped drift, on ‖N + K Π_R(u)‖ for a confined one.
+    - `bound`: bound over all histories on ‖N‖ for a damped drift, on ‖N + K Π_R(u)‖ for a confined
+        one.
     - `pull`: smallest rate κ of the restoring force.
     - `alpha`, `beta0`: bound² / (2 κ) and κ / 2.
-    - `absorbing_radius`: bound / κ. Without noise ‖u‖ falls wherever it is larger, so every
-        trajectory ends up in that ball.
+    - `absorbing_radius`: bound / κ. Without noise, ‖u‖ decreases wherever it is larger, so every
+        trajectory ends up in this ball.
     """
 
     bound: Float[Array, ""]
@@ -54,8 +55,8 @@ class Certificate(eqx.Module):
 class RestoredDDE(AbstractWrappedModel):
     """A learned drift plus a linear restoring force −K(u − Π_R(u)) on the present state.
 
-    Made by [`confine`][ndde_jax.confine] and [`damp`][ndde_jax.models.damp]; goes wherever a
-    [`NeuralDDE`][ndde_jax.models.NeuralDDE] goes. With `radius` zero the force acts everywhere.
+    Created by [`confine`][ndde_jax.confine] and [`damp`][ndde_jax.models.damp]; can replace a
+    [`NeuralDDE`][ndde_jax.models.NeuralDDE] anywhere. With `radius` zero the force acts everywhere.
     """
 
     model: NeuralDDE
@@ -71,17 +72,17 @@ class RestoredDDE(AbstractWrappedModel):
         return self.model(history) + self.restoring(history)
 
     def restoring(self, history: Float[ArrayLike, "lag dim"]) -> Float[Array, "dim"]:
-        """Return the restoring force alone; inside the box it is an exact zero."""
+        """Return the restoring force alone; it is exactly zero inside the box."""
         return _restoring(jnp.asarray(history), self.center, self.radius, self.rate)
 
     def certificate(self) -> Certificate:
-        """The dissipativity that the restoring force guarantees."""
+        """Return the dissipativity that the restoring force guarantees."""
         return _certificate(drift_bound(self.model), self.radius, self.rate)
 
 
 def drift_bound(model: Checked[NeuralDDE]) -> Float[Array, "dim"]:
-    """Return a bound on |N_j| over all histories, physical units: of a network from the weights of
-    its output layer, of a polynomial from its terms at the corners of its box.
+    """Return a bound on |N_j| over all histories, in physical units: for networks from the weights
+    of the output layer, for polynomials from their terms at the corners of the box.
     """
     check_model(model)
     if isinstance(model, RestoredDDE):
@@ -93,7 +94,7 @@ def drift_bound(model: Checked[NeuralDDE]) -> Float[Array, "dim"]:
     return to_jax(xp.abs(middle) + own.rate_scale * spread)
 
 
-# One program each where they are called by themselves; parts of the program around them otherwise.
+# Compiled as one program each when called alone, otherwise inlined into the caller's program.
 @partial(jax.jit, inline=True)
 def _restoring(history, center, radius, rate):
     u = history[0] - center
@@ -109,15 +110,15 @@ def _certificate(free, radius, rate):
 
 @on_host_or_traced
 def _box(xp, history, valid, own: Scaling, center):
-    """Return the centre, by default the middle of the range of states, and `SPARE` times the
-    largest distance of a state from it.
+    """Return the centre, by default the midrange of the states, and `SPARE` times the largest
+    distance of a state from it.
     """
     states, there = history * own.scale[None, None] + own.center[None, None], valid[:, None, None]
     low = xp.min(xp.where(there, states, xp.inf), axis=(0, 1))
     high = xp.max(xp.where(there, states, -xp.inf), axis=(0, 1))
     center = (low + high) / 2 if center is None else center
     reach = xp.maximum(high - center, center - low)
-    # What moves at the very end alone is in one place in all states.
+    # A variable that changes only at the very end is constant over all states.
     return center, SPARE * xp.where(reach > 0, reach, own.scale)
 
 
@@ -130,26 +131,26 @@ def confine(
 
     **Arguments:**
 
-    - `model`: with lag 0 among its lags, since the force acts on the present state.
-    - `center`: of the box, `[dim]` or a number; by default, with `windows`, the middle of the range
-        of their states, so that of counts or discharge the box ends not far below zero, otherwise
+    - `model`: must have lag 0, since the force acts on the present state.
+    - `center`: centre of the box, `[dim]` or a number. The default with `windows` is the midrange
+        of their states, so that a box for counts or discharge ends not far below zero; otherwise
         the mean of the training data.
-    - `radius`: half-width of the box, `[dim]` or a number; by default, with `windows`, whatever
-        reaches twice as far as any of their states, otherwise 5 standard deviations. What lies a
-        little beyond a record is part of the attractor, and a force there would bend it.
-    - `rate`: K, per unit of time, `[dim]` or a number; by default twice the bound on |N_j| over the
-        half-width, so that half a half-width outside the box the force outweighs anything the
-        network can do, and that of the fastest variable where N_j is zero; with `windows` at most
-        1 / dt, since what is steeper overshoots within a step, and the certificate is wider
-        then. An explicit solver needs rate · dt below 2.
-    - `windows`: [`Windows`][ndde_jax.Windows], the data that the default box covers, usually those
-        of the training.
+    - `radius`: half-width of the box, `[dim]` or a number. The default with `windows` is twice the
+        largest distance of their states from the centre; otherwise 5 standard deviations. States
+        slightly beyond a record belong to the attractor, and a force there would bend it.
+    - `rate`: K, per unit of time, `[dim]` or a number. The default is twice the bound on |N_j|
+        divided by the half-width, so that half a half-width outside the box the force exceeds
+        anything the network can do. Where N_j is zero, it is the rate of the fastest variable. With
+        `windows` it is at most 1 / dt, because a steeper force overshoots within a step; the
+        certificate is wider then. An explicit solver needs rate · dt below 2.
+    - `windows`: [`Windows`][ndde_jax.Windows], the data that the default box covers, usually the
+        training data.
 
-    **Returns:** [`RestoredDDE`][ndde_jax.models.RestoredDDE]; its `certificate()` bounds the region
-    it stays in.
+    **Returns:** [`RestoredDDE`][ndde_jax.models.RestoredDDE], whose `certificate()` bounds the
+    region it stays in.
 
-    **Raises:** `ValueError` if lag 0 is missing, for wrong shapes, for values that are not finite,
-    and unless radius and rate are positive.
+    **Raises:** `ValueError` if lag 0 is missing, for wrong shapes, for non-finite values, and
+    unless radius and rate are positive.
 
     Paper: "Post-training exterior confinement".
 
@@ -173,7 +174,7 @@ def confine(
             raise ValueError(
                 f"windows must hold the {model.dim} variables of the model; got {windows.dim}."
             )
-        # By their own scaling, which is not the model's where the model saw other data.
+        # The windows' own scaling differs from the model's if the model was fitted to other data.
         center = None if center is None else _vector(center, model, "center")
         center, radius = _box(windows.history, windows.valid, windows.scaling, center)
     center = _vector(scaling.center if center is None else center, model, "center")
@@ -188,8 +189,8 @@ def confine(
 @on_host_or_traced
 def _default_rate(xp, bound, radius, dt):
     rate = 2 * bound / radius
-    # Where a drift is zero, as of what is set from outside and ends where it began, any force
-    # outweighs it.
+    # Any force exceeds a drift of zero, for example that of a variable that is set from outside and
+    # ends where it began.
     most = xp.max(rate, initial=0.0)
     rate = xp.where(rate > 0, rate, xp.where(most > 0, most, 1.0))
     return rate if dt is None else xp.minimum(rate, 1 / dt)
@@ -198,8 +199,8 @@ def _default_rate(xp, bound, radius, dt):
 def damp(model: Checked[NeuralDDE], *, rate, center=None) -> RestoredDDE:
     """Damp a learned drift everywhere: N(z) − K(x − center).
 
-    This changes the drift, unlike [`confine`][ndde_jax.confine]; it is for residuals of a damped
-    baseline. Arguments, returns and errors as there; `rate` has no default.
+    Unlike [`confine`][ndde_jax.confine], this changes the drift; it is meant for residuals of a
+    damped baseline. Arguments, return value and errors are the same, but `rate` has no default.
 
     Paper: "Dissipative architecture with bounded neural residual".
     """
@@ -212,23 +213,23 @@ def damp(model: Checked[NeuralDDE], *, rate, center=None) -> RestoredDDE:
 def _check_present(model: Any) -> None:
     check_model(model)
     if isinstance(model, RestoredDDE):
-        raise ValueError("model must be a NeuralDDE; got a RestoredDDE, which is confined already.")
+        raise ValueError("model must be a NeuralDDE; got a RestoredDDE, which is already confined.")
     if model.lags[0] != 0:
         raise ValueError(
-            f"the restoring force acts on the present state, but the lags of model are {model.lags}"
-            "; fit with lag 0 among the candidate lags."
+            f"model must have lag 0, on which the restoring force acts; its lags are {model.lags}. "
+            "Fit it with lag 0 among the candidate lags."
         )
 
 
 def _vector(value, model: NeuralDDE, name: str, *, positive: bool = False) -> Float[Array, "dim"]:
-    """Return a number, or one for each variable, in the precision of a model."""
+    """Return one number per variable, in the precision of the model."""
     dim = model.dim
     check_real_array(value, name, f"one or {dim} of them")
     value = value if isinstance(value, jax.Array) else np.asarray(value)
     array = to_jax(value, model.scaling.center.dtype)
     if array.shape not in ((), (dim,)):
         raise ValueError(f"{name} must be a number or have shape ({dim},); got {array.shape}.")
-    # In NumPy, because inside jit the result of any operation of JAX is traced.
+    # In NumPy, because inside jit the result of any JAX operation is traced.
     if not is_traced(value):
         known = np.asarray(value, float)
         if not np.all(np.isfinite(known)):

@@ -19,9 +19,9 @@ from ._families import AbstractDrift
 class AbstractDelayModel(eqx.Module):
     """A learned system: a physical history `[lag dim]` in, a physical drift `[dim]` out.
 
-    Simulators, printers of equations and the store use nothing else of a model. `lags` are in
-    samples, ascending; `dt` is the sampling interval of the data, one unit of them; `scaling` and
-    `mask`, `[target lag source]`, are those of the free drift.
+    Simulators, equation printers and the store use only this interface. `lags` are in samples,
+    ascending. `dt` is the sampling interval of the data, the unit of `lags`. `scaling` and `mask`,
+    `[target lag source]`, belong to the drift without restoring forces.
     """
 
     lags: eqx.AbstractVar[tuple[int, ...]]
@@ -38,12 +38,12 @@ class AbstractDelayModel(eqx.Module):
     ) -> Float[Array, "dim"]:
         """Return the drift of a model without delays in the form of `diffrax.ODETerm`.
 
-        **Raises:** `ValueError` if the model has delays: `ndde_jax.simulate.DelayTerm(model,
-        history=...)` is the term then.
+        **Raises:** `ValueError` if the model has delays; use `ndde_jax.simulate.DelayTerm(model,
+        history=...)` then.
         """
         if self.lags != (0,):
             raise ValueError(
-                f"a vector field has no delays, and the model reads the lags {self.lags}; take "
+                f"a vector field has no delays, but the model has the lags {self.lags}; use "
                 "ndde_jax.simulate.DelayTerm(model, history=...)."
             )
         return self(jnp.asarray(y)[None])
@@ -60,7 +60,7 @@ class AbstractDelayModel(eqx.Module):
 
 
 class AbstractWrappedModel(AbstractDelayModel):
-    """A model around another, `model`, whose lags, interval, scaling and mask are its own."""
+    """A model that wraps another, `model`, and has its lags, interval, scaling and mask."""
 
     model: eqx.AbstractVar[AbstractDelayModel]
 
@@ -76,17 +76,17 @@ class AbstractWrappedModel(AbstractDelayModel):
 
     @property
     def scaling(self) -> Scaling:
-        """The scaling of the free drift."""
+        """The scaling of the wrapped model."""
         return self.model.scaling
 
     @property
     def mask(self) -> Bool[Array, "target lag source"]:
-        """The inputs of the free drift."""
+        """The inputs of the wrapped model."""
         return self.model.mask
 
 
 class NeuralDDE(AbstractDelayModel):
-    """A learned system: drift network, mask and scaling; the only place that knows both units.
+    """A learned system: a drift in standardised units, its mask, and the scaling to physical units.
 
     As a callable it maps a physical history to the physical drift, so it can replace a true drift
     anywhere. Inputs that the mask closes have no influence.
@@ -96,8 +96,8 @@ class NeuralDDE(AbstractDelayModel):
         [`SplineDrift`][ndde_jax.models.SplineDrift], or another
         [`AbstractDrift`][ndde_jax.models.AbstractDrift], in standardised units.
     - `mask`: which inputs reach which target, `[target lag source]`.
-    - `scaling`: means and deviations of states and rates.
-    - `dt`: sampling interval of the data, one unit of `lags`.
+    - `scaling`: means and standard deviations of states and rates.
+    - `dt`: sampling interval of the data, the unit of `lags`.
     - `lags`: in samples, ascending.
 
     ```python
@@ -118,7 +118,7 @@ class NeuralDDE(AbstractDelayModel):
     lags: tuple[int, ...] = eqx.field(static=True)
 
     def __call__(self, history: Checked[Float[ArrayLike, "lag dim"]]) -> Float[Array, "dim"]:
-        """Return the drift, physical units per unit of time, for one history `[lag dim]` in
+        """Return the drift, in physical units per unit of time, for one history `[lag dim]` in
         physical units.
         """
         check_real_array(history, "history", "[lag dim]")
@@ -126,13 +126,13 @@ class NeuralDDE(AbstractDelayModel):
         if shape != (len(self.lags), dim):
             raise ValueError(
                 f"history must be [lag dim] = {(len(self.lags), dim)}, a row for each of the lags "
-                f"{self.lags}; got shape {shape}. For many at once use jax.vmap(model)."
+                f"{self.lags}; got shape {shape}. For many histories use jax.vmap(model)."
             )
         return _physical(self.drift, self.mask, self.scaling, jnp.asarray(history))
 
 
-# One program where it is called by itself, of which its many small steps would each be one; part of
-# the program around it otherwise.
+# Compiled as one program when called alone, since each of its small steps would otherwise be one;
+# inlined into the caller's program elsewhere.
 @partial(jax.jit, inline=True)
 def _physical(drift, mask, s: Scaling, history):
     z = (history - s.center[None]) / s.scale[None]
@@ -147,8 +147,8 @@ def model_rates(model: Any, histories: np.ndarray, dtype: Any) -> np.ndarray:
 
 
 def padded_rows(rows: np.ndarray) -> np.ndarray:
-    """Return rows with the last repeated up to one of a few lengths, since every length compiles
-    anew.
+    """Return the rows with the last one repeated up to one of a few lengths, since every new length
+    is compiled.
     """
     spare = np.repeat(rows[-1:], padded_length(len(rows)) - len(rows), axis=0)
     return np.concatenate([rows, spare])
@@ -162,19 +162,19 @@ def _all_rates(model, histories):
 def check_model(model: Any) -> None:
     """Raise an error unless the argument is a learned system."""
     expected = "a fitted model, NeuralDDE or RestoredDDE"
-    remedy = "The fit of a discovery is found.model, of fit() result.model."
+    remedy = "For a discovery use found.model, for fit() result.model."
     check_kind(model, AbstractDelayModel, "model", expected, remedy)
 
 
 def check_model_matches(windows: Any, model: Any) -> None:
-    """Raise an error unless the argument is a learned system, or a function with lags, that has the
-    lags and variables of the windows.
+    """Raise an error unless the argument is a learned system, or a function with `lags`, that
+    matches the lags and variables of the windows.
     """
     if not (callable(model) and hasattr(model, "lags")):
         check_model(model)
     if isinstance(model, AbstractDelayModel) and model.dim != windows.dim:
         raise ValueError(
-            f"model must have the {windows.dim} variables of the windows; got one of {model.dim}."
+            f"model must have the {windows.dim} variables of the windows; it has {model.dim}."
         )
     if tuple(model.lags) != tuple(windows.lags):
         raise ValueError(

@@ -17,25 +17,25 @@ from ._families import AbstractDrift, Mask
 
 # A layer is (weight [network, out, in], bias [network, out]).
 Layer = tuple[Float[Array, "network _ _"], Float[Array, "network _"]]
-# Random numbers for every array of a small network, so that those of most sizes share one program.
+# Random numbers drawn per array of a small network, so that most sizes share one program.
 SHORTEST = 512
 
 
 class MaskedDrift(AbstractDrift):
     """A drift G_j(z) = f_j(m_j ⊙ z): one network f_j per target, inputs masked at the first layer.
 
-    The mask is an argument, not a parameter: gates, a graph or a test decide what passes. Works in
-    standardised units; [`NeuralDDE`][ndde_jax.models.NeuralDDE] adds the physical ones.
+    The mask is an argument, not a parameter: gates, a graph or a test decide which inputs pass.
+    Units are standardised; [`NeuralDDE`][ndde_jax.models.NeuralDDE] converts to physical units.
 
     - `layers`: (weight `[target out in]`, bias `[target out]`) of each layer.
 
     **Arguments of `create`:**
 
     - `dim`: number of variables.
-    - `n_lags`: number of lags, 0 included if it is one.
+    - `n_lags`: number of lags, including 0 if it is one.
     - `width`, `depth`: units and number of hidden tanh layers; 8 and 2 as in the paper. The output
         is affine, so the drift is bounded (see [`drift_bound`][ndde_jax.models.drift_bound]).
-    - `key`: for the initial weights, uniform ±1/√fan-in.
+    - `key`: random key of the initial weights, uniform in ±1/√fan-in.
 
     ```python
     import jax, jax.numpy as jnp
@@ -73,15 +73,15 @@ class MaskedDrift(AbstractDrift):
         return _rates(self.layers, history, mask)
 
     def output_range(self) -> tuple[Float[Array, "target"], Float[Array, "target"]]:
-        """Return middle and half-width of an interval that contains all outputs: hidden units lie
-        in [−1, 1], so the output is its bias up to the sum of its absolute weights.
+        """Return the midpoint and half-width of an interval that contains all outputs: hidden units
+        lie in [−1, 1], so the output is its bias ± the sum of its absolute weights at most.
         """
         xp = namespace_of(self.layers[-1])
         weight, bias = map(xp.asarray, self.layers[-1])
         return to_jax(bias[:, 0]), to_jax(xp.sum(xp.abs(weight[:, 0]), axis=1))
 
 
-# One program where it is called by itself; part of the program around it otherwise.
+# Compiled as one program when called alone, otherwise inlined into the caller's program.
 @partial(jax.jit, inline=True)
 def _rates(layers, history, mask):
     z = history.reshape(-1)
@@ -93,7 +93,7 @@ def _rates(layers, history, mask):
 def init_layers(
     n_networks: int, n_inputs: int, *, width: int, depth: int, key: PRNGKeyArray, dtype=None
 ) -> tuple[Layer, ...]:
-    """Return weights and biases, uniform ±1/√fan-in, of `n_networks` networks with one output
+    """Return weights and biases, uniform in ±1/√fan-in, of `n_networks` networks with one output
     each.
     """
     if depth < 1 or width < 1:
@@ -108,7 +108,7 @@ def init_layers(
     bounds = np.array([1 / math.sqrt(fan_in) for fan_in in sizes[:-1] for _ in range(2)])
     length = padded_length(max(SHORTEST, *map(math.prod, shapes)))
     draw = _uniform(key, to_jax(bounds, dtype), length)
-    # A slice of an array of JAX would be a program of its own.
+    # Slicing a JAX array would compile another program.
     rows = namespace_of(draw).asarray(draw)
     arrays = [
         to_jax(row[: math.prod(shape)].reshape(shape))
@@ -119,8 +119,8 @@ def init_layers(
 
 @partial(jax.jit, static_argnums=2, inline=True)
 def _uniform(key, bounds, length):
-    # All arrays in one draw, as long as the longest of them and cut: the generator is by far the
-    # largest part of this to compile, and element i of a draw does not depend on how many follow.
+    # One draw for all arrays, each as long as the longest, then truncated: the generator dominates
+    # compilation, and element i of a draw does not depend on how many follow.
     keys = jax.vmap(jr.split)(jr.split(key, len(bounds) // 2)).reshape(-1, *key.shape)
     draw = lambda k, bound: jr.uniform(k, (length,), bounds.dtype, -bound, bound)  # noqa: E731
     return jax.vmap(draw)(keys, bounds)
@@ -133,7 +133,7 @@ def apply_layers(
 ) -> Float[Array, "network draw window"]:
     """Return the outputs of all networks on all windows, for several draws of their input gates.
 
-    Windows come last and the draws of the gates are folded into rows of the first product and into
+    Windows are the last axis. Draws of the gates are folded into rows of the first product and into
     columns of the others, so a step is one matrix product for the first layer and one batched
     product for each further one. This order is 1.5 to 2 times faster on CPU than vmapping networks.
     """
@@ -158,10 +158,9 @@ def squared_input_gradient(
     inputs: Float[Array, "input window"],
     gates: Float[Array, "network draw input"],
 ) -> Float[Array, "network"]:
-    """Return the mean over windows and draws of ‖∂G_j/∂z‖², by backpropagation written out.
+    """Return the mean over windows and draws of ‖∂G_j/∂z‖², by explicit backpropagation.
 
-    Written out because the networks share their inputs: `jax.vjp` with respect to the inputs would
-    sum over networks.
+    The networks share their inputs, so `jax.vjp` with respect to these would sum over networks.
     """
     _, hidden = _forward(layers, inputs, gates)
     n, s, f = gates.shape

@@ -1,15 +1,14 @@
-"""Drifts of few polynomial terms where those suffice, networks elsewhere.
+"""Drifts of few polynomial terms where these suffice, networks elsewhere.
 
 A network spends ten to twenty effective parameters on x(y − z), sparse regression one or two, and
-in data with noise every parameter costs accuracy. So a target may have a polynomial of a few terms
-instead of a network, if by the Bayesian information criterion the data ask for no more.
+with noisy data every parameter costs accuracy. So a target may have a polynomial of a few terms
+instead of a network, if the Bayesian information criterion prefers it.
 
-Coefficients may be held at whole numbers, or at one size, as far as data can tell. The law says
-x' = 10 (y − x), not x' = 10.1 y − 9.96 x. A number that need not be estimated brings no error into
-a forecast, and of x and y that are nearly alike the sum of their coefficients is what data
-determine worst.
+Coefficients may be fixed at whole numbers, or at a common magnitude, where the data allow it. The
+law says x' = 10 (y − x), not x' = 10.1 y − 9.96 x. A number that need not be estimated adds no
+error to a forecast, and data determine the coefficients of nearly equal x and y poorly.
 
-Where a drift has a formula, `equations` writes it.
+`equations` writes the formula of a drift that has one.
 """
 
 import dataclasses
@@ -32,14 +31,14 @@ from ._families import AbstractDrift, Mask
 from ._model import NeuralDDE, check_model
 from ._networks import MaskedDrift
 
-# Highest degree, and most terms: with more inputs the degree is lowered.
+# Highest degree, and largest number of terms: with more inputs the degree is lowered.
 MAX_DEGREE = 3
 MAX_TERMS = 100
-# Beyond the data by this share of their range polynomials are continued as constants, since nothing
-# else bounds them. Wide, because a polynomial that is right is right out there as well.
+# Polynomials are constant further outside the data than this share of their range, since nothing
+# else bounds them. Wide, because a correct polynomial is correct out there as well.
 SPARE = 0.5
-# Zero is the natural origin of physical laws, unless it is so many standard deviations away that
-# the powers of a variable are collinear.
+# Zero is the natural origin of physical laws, unless it is more than this many standard deviations
+# away, where the powers of a variable are collinear.
 FAR = 12.0
 
 Exponents = tuple[tuple[int, ...], ...]
@@ -48,15 +47,15 @@ Exponents = tuple[tuple[int, ...], ...]
 class PolynomialDrift(AbstractDrift):
     """A sum of a [`MaskedDrift`][ndde_jax.models.MaskedDrift] and one sparse polynomial per target.
 
-    Stands in the place of a `MaskedDrift` in a [`NeuralDDE`][ndde_jax.models.NeuralDDE]; made by
+    Replaces a `MaskedDrift` in a [`NeuralDDE`][ndde_jax.models.NeuralDDE]; created by
     [`fit_flow`][ndde_jax.fitting.fit_flow], where one of the two is zero for every target.
 
-    - `networks`: None if no target has one.
-    - `coefficients`: of every term, most of them zero.
-    - `index`: which input, flat (lag, source), fills a slot.
-    - `origin`: added to standardised inputs; with the usual one terms are powers of x / scale.
+    - `networks`: the networks; None if no target has one.
+    - `coefficients`: coefficients of all terms, most of them zero.
+    - `index`: the input, flat (lag, source), of each slot.
+    - `origin`: added to standardised inputs; by default such that terms are powers of x / scale.
     - `lower`, `upper`: standardised inputs are clipped to this box, so the drift is bounded.
-    - `exponents`: of the slots in each term.
+    - `exponents`: exponents of the slots in each term.
     """
 
     networks: MaskedDrift | None
@@ -72,7 +71,7 @@ class PolynomialDrift(AbstractDrift):
     ) -> Float[Array, "target"]:
         """Return the standardised rate of change for one standardised history.
 
-        The mask weights inputs of the networks; of a polynomial it weights every term, by all that
+        The mask weights the inputs of networks, and every term of a polynomial by all inputs that
         the term depends on.
         """
         z = history.reshape(-1)
@@ -87,10 +86,10 @@ class PolynomialDrift(AbstractDrift):
         return rate if self.networks is None else rate + self.networks(history, mask)
 
     def support(self) -> Bool[Array, "target input"]:
-        """Return the inputs that some term of a target's polynomial depends on; none where it has a
+        """Return the inputs that a target's polynomial depends on; none for a target with a
         network.
 
-        A graph by itself: terms are kept only if they pay.
+        This is a graph in itself, since terms are kept only if they pay.
         """
         depends = np.asarray(self.exponents) > 0
         used = jnp.any((self.coefficients != 0)[:, :, None] & depends[None], axis=1)
@@ -99,7 +98,7 @@ class PolynomialDrift(AbstractDrift):
         return empty.at[rows, self.index].max(used)
 
     def output_range(self) -> tuple[Float[Array, "target"], Float[Array, "target"]]:
-        """Return middle and half-width of an interval that contains all outputs."""
+        """Return the midpoint and half-width of an interval that contains all outputs."""
         xp = namespace_of(self)
         own = jax.tree.map(xp.asarray, self)
         largest = xp.maximum(xp.abs(own.origin + own.lower), xp.abs(own.origin + own.upper))
@@ -120,7 +119,7 @@ class PolynomialFit(eqx.Module):
 
 
 def all_exponents(n_slots: int) -> Exponents:
-    """Return the exponents of all monomials in this many inputs, constant first, by degree; the
+    """Return the exponents of all monomials in `n_slots` inputs by degree, constant first. The
     highest degree is the largest up to three that gives at most a hundred terms, and at least one.
     """
     found: list[tuple[int, ...]] = [(0,) * n_slots]
@@ -136,7 +135,7 @@ def all_exponents(n_slots: int) -> Exponents:
 def monomials(
     z: Float[Array | np.ndarray, "row slot"], exponents: Exponents
 ) -> Float[Array | np.ndarray, "row term"]:
-    """Return every term for every row."""
+    """Return the value of every term in every row."""
     xp = np if isinstance(z, np.ndarray) else jnp
     powers = [xp.ones_like(z)]
     for _ in range(max(map(max, exponents))):
@@ -147,8 +146,8 @@ def monomials(
 
 
 def natural_origin(scaling: Scaling) -> Float[Array, "dim"]:
-    """Return the position of physical zero, in standard deviations from the mean; the mean if that
-    is far.
+    """Return the offset of the mean from physical zero, in standard deviations; 0 if zero is too
+    far away.
     """
     shift = _shift(scaling)
     return jnp.where(jnp.abs(shift) <= FAR, shift, 0)
@@ -161,7 +160,7 @@ def _shift(scaling: Scaling) -> Float[Array, "dim"]:
 def physical_units(
     scaling: Scaling, index: Int[Array, "slot"], target: Int[Array, ""], exponents: Exponents
 ) -> Float[Array, "term"]:
-    """Return the physical value of a coefficient of 1 of every term, or 0 if the term is not a
+    """Return, for every term, the physical value of a coefficient of 1; 0 if the term is not a
     product of the variables themselves, because zero is far from their values.
     """
     source = index % scaling.scale.shape[0]
@@ -182,19 +181,20 @@ def fit_polynomial(
     exponents: Exponents,
     units: Float[Array, "term"] | None = None,
 ) -> PolynomialFit:
-    """Fit least squares on the terms that backward elimination leaves.
+    """Fit by least squares the terms that backward elimination keeps.
 
-    All terms in the inputs in use, up to some degree, are fitted, then the one that is missed least
-    is dropped, until none is left; of the models of all degrees the one with the lowest
+    All terms in the inputs in use, up to some degree, are fitted. Then the term whose removal
+    raises the risk least is dropped, until none is left. Among the models from all starting
+    degrees, the one with the lowest
 
         n log(risk + 10⁻⁷) + k log n + 2 log (P choose k)
 
-    counts, P being the number of terms of any degree ([Chen and Chen,
+    is returned, with P terms of any degree ([Chen and Chen,
     2008](https://doi.org/10.1093/biomet/asn034)). On a limit cycle, where terms are functions of
-    one another, starting from low degrees is what finds the simple law.
+    one another, starts from low degrees find the simple law.
 
-    With `units`, what a coefficient of 1 is worth in the units in which laws are written (0 where
-    it has no such unit), coefficients that may well be simple numbers become so, see `simplify`.
+    With `units`, the physical value of a coefficient of 1 (0 for a term without units),
+    coefficients that are compatible with simple numbers are fixed at them, see `simplify`.
     """
     root = jnp.sqrt(weight.astype(inputs.dtype))[:, None]
     columns = monomials(inputs, exponents) * root
@@ -205,15 +205,15 @@ def fit_polynomial(
     size, varies = _length(y)
     y = jnp.where(varies, y / size, 0)
     n = jnp.maximum(jnp.sum(weight), 2)
-    # Which terms are kept is a decision without a derivative; their coefficients have one.
+    # The choice of terms has no derivative; their coefficients have one.
     chosen = _eliminate(*jax.lax.stop_gradient((columns, y, n)), allowed, exponents)
     found, k = _exactly(columns, y, chosen), chosen.count
     error = jnp.sum((y - columns @ found) ** 2)
-    # The value on the triangular factor has fewer roundings.
+    # The risk from the triangular factor has less rounding error.
     risk = chosen.risk + error - jax.lax.stop_gradient(error)
     unit = size / norm
     if units is not None:
-        # Where one origin is not zero, coefficients of lower degree hold part of the others.
+        # If one origin is not zero, coefficients of lower degree contain parts of the others.
         kept = chosen.coefficients != 0
         units = jnp.where(jnp.all((units != 0) | ~kept), units * unit, 0)
         degree = jnp.asarray(np.sum(exponents, axis=1))
@@ -222,8 +222,8 @@ def fit_polynomial(
 
 
 def _length(columns: Float[Array, "row *column"], usable: Any = True):
-    """Return Euclidean lengths, and which are usable and not zero; 1 for others, since the root of
-    zero has no derivative.
+    """Return Euclidean lengths, and which of them are usable and not zero. Other lengths are 1,
+    since the root of zero has no derivative.
     """
     square = jnp.sum(columns**2, axis=0)
     usable = usable & (square > 0)
@@ -242,9 +242,9 @@ class _Chosen(eqx.Module):
 def _exactly(columns, y, chosen: _Chosen) -> Float[Array, "term"]:
     """Return the coefficients, with the derivatives of the least-squares minimum.
 
-    One step of Newton's method from them is zero, but for rounding, and its derivative is theirs by
-    the implicit function theorem. A factorisation cannot be differentiated where terms are left
-    out, since their columns are zero.
+    A Newton step from them is zero up to rounding error, and its derivative is theirs by the
+    implicit function theorem. A factorisation cannot be differentiated where terms are excluded,
+    since their columns are zero.
     """
     at = chosen.coefficients
     step = chosen.inverse @ (columns.T @ (y - columns @ at) - RIDGE**2 * at)
@@ -254,7 +254,7 @@ def _exactly(columns, y, chosen: _Chosen) -> Float[Array, "term"]:
 def _least_squares(
     columns: Float[Array, "row term"], y: Float[Array, "row"], free: Bool[Array, "term"]
 ) -> tuple[Float[Array, "term"], Float[Array, "term term"]]:
-    """Return the coefficients of columns, which are zero unless `free`, and the inverse root of the
+    """Return the coefficients of the columns, zero unless `free`, and the inverse root of the
     normal equations.
     """
     pivots = jnp.diag(jnp.where(free, RIDGE, 1.0).astype(columns.dtype))
@@ -267,8 +267,8 @@ def _least_squares(
 def _eliminate(columns, y, n, allowed, exponents: Exponents) -> _Chosen:
     """Return the terms that backward elimination keeps, see `fit_polynomial`.
 
-    Under `vmap` one fit follows the other: triangular systems are solved by LAPACK one at a time,
-    and by loops of XLA if there is a batch of them.
+    Under `vmap` fits run one after the other: LAPACK solves single triangular systems, but batches
+    of them are solved by XLA loops.
     """
     search = jax.custom_batching.sequential_vmap(partial(_one_elimination, exponents=exponents))
     return search(columns, y, n, allowed)
@@ -276,11 +276,11 @@ def _eliminate(columns, y, n, allowed, exponents: Exponents) -> _Chosen:
 
 def _one_elimination(columns, y, n, allowed, *, exponents: Exponents) -> _Chosen:
     n_terms, dtype = len(exponents), columns.dtype
-    # Everything happens on the triangular factor, whose size does not grow with the data.
+    # Work on the triangular factor, whose size does not grow with the data.
     triangle = jnp.linalg.qr(jnp.concatenate([columns, y[:, None]], axis=1), mode="r")
     design, target = triangle[:, :-1], triangle[:, -1]
     total = jnp.sum(allowed)
-    # Looked up, since the gamma function takes longer to compile than all the rest.
+    # Tabulated, since the gamma function takes longer to compile than all the rest.
     factorial = jnp.asarray([math.lgamma(k + 1) for k in range(n_terms + 1)], dtype)
 
     def step(carry, _):
@@ -291,11 +291,11 @@ def _one_elimination(columns, y, n, allowed, *, exponents: Exponents) -> _Chosen
         k = count.astype(dtype)
         ways = factorial[total] - factorial[count] - factorial[total - count]
         cost = n * jnp.log(risk + FLOOR) + k * jnp.log(n) + 2 * ways
-        # The best is kept as it is met: another solution would be compiled again.
+        # The best solution is kept: solving for it again later would be compiled again.
         better = cost < least
         root = jnp.where(mask[:, None], inverse, 0)
         best = jax.tree.map(partial(jnp.where, better), (found, risk, k, root), best)
-        # By how much the risk rises without each term.
+        # Rise of the risk without each term.
         rise = found**2 / jnp.sum(inverse**2, axis=1)
         worst = jnp.argmin(jnp.where(mask, rise, jnp.inf))
         return (mask.at[worst].set(False), jnp.where(better, cost, least), best), None
@@ -316,7 +316,7 @@ def _one_elimination(columns, y, n, allowed, *, exponents: Exponents) -> _Chosen
 def bounds(
     inputs: Float[Array, "window input"], weight: Float[Array, "window"]
 ) -> tuple[Float[Array, "input"], Float[Array, "input"]]:
-    """Return the box of the data, with half a range to spare on each side."""
+    """Return the box of the data, extended by half its range on each side."""
     seen = (weight > 0)[:, None]
     low = jnp.min(jnp.where(seen, inputs, jnp.inf), axis=0)
     high = jnp.max(jnp.where(seen, inputs, -jnp.inf), axis=0)
@@ -325,7 +325,7 @@ def bounds(
 
 # Keeps collinear terms from breaking a factorisation in single precision.
 RIDGE = 1e-5
-# Added to a risk, a share of variance: what corrected differences err anyway.
+# Added to a risk, as a share of variance: the error that corrected differences have anyway.
 FLOOR = 1e-7
 
 
@@ -337,30 +337,30 @@ def simplify(
     degree: Int[Array, "term"],
     n: Float[Array, ""],
 ) -> tuple[Float[Array, "term"], Float[Array, ""], Float[Array, ""]]:
-    """Fit least squares on the kept terms, with some coefficients whole and some equal in size.
+    """Fit the kept terms by least squares, with some coefficients whole and some equal in size.
 
-    A coefficient c is a real number, of any size with the same density, or a whole number m with
-    odds 1/|m|. Two of terms of the same degree (which have one unit if their variables have) differ
-    in size by anything up to their own, or not at all, with odds 1/(number of such pairs). With
-    standard errors s of c, and of the difference d of the sizes, that makes odds of
+    A coefficient c is a real number with uniform density, or a whole number m with odds 1/|m|. The
+    sizes of two coefficients of terms of the same degree (which share a unit if their variables do)
+    differ by anything up to their own or, with odds 1/(number of such pairs), not at all. With the
+    standard error s of c, or of the difference d of the sizes, the odds are
 
         exp(−(c − m)²/2s²) / (√(2π) s |m|)    and    exp(−d²/2s²) / (√(2π) s) · size / pairs .
 
-    While any are above one, the largest decide, and everything else is fitted anew.
+    As long as any odds exceed one, the largest decide, and everything else is refitted.
 
     **Arguments:**
 
-    - `design`, `target`: rows whose mean squared error is the risk times `n`; the triangular factor
-        of all data will do.
-    - `unit`: coefficients times this are those of the law, 0 for those without such a unit, which
-        stay as they are.
-    - `n`: number of data, of which the total variance is 1.
+    - `design`, `target`: rows of the regression, `target` of length 1 over all data; their
+        triangular factor is enough.
+    - `unit`: factor from coefficients to those of the law; 0 for coefficients without such a unit,
+        which are not fixed.
+    - `n`: number of data.
 
-    **Returns:** coefficients, sum of squared errors, and how many numbers were estimated.
+    **Returns:** coefficients, sum of squared errors, and the number of estimated parameters.
     """
     n_terms, dtype = len(kept), design.dtype
     scale = jnp.where(unit != 0, unit, 1)
-    columns = design / scale[None]  # of coefficients in the units of the law
+    columns = design / scale[None]  # for coefficients in the units of the law
     usable = unit != 0
     alike = (degree[:, None] == degree[None]) & (degree > 0)[:, None]
     alike = alike & usable[:, None] & usable[None]
@@ -378,11 +378,11 @@ def simplify(
         covariance = (inverse @ inverse.T) / (norm[:, None] * norm[None]) * (error + FLOOR) / n
         return values, covariance, error, free
 
-    # Decisions have no derivative, and a loop of unknown length none in reverse.
+    # Decisions have no derivative, and a loop of unknown length has no reverse derivative.
     decided_on = jax.lax.stop_gradient((columns, target))
 
     def moves(state):
-        """Return the odds of holding each group at a whole number, and of joining each pair."""
+        """Return the log odds of fixing each group at a whole number and of joining each pair."""
         values, covariance, _, free = fit(*decided_on, *state)
         variance = jnp.diag(covariance)
         whole = jnp.round(values)
@@ -424,7 +424,7 @@ def simplify(
     return (groups @ values + held) / scale, error, jnp.sum(free).astype(dtype)
 
 
-# ---- formulas, for a person or a program to read ----
+# ---- formulas, for people and programs ----
 
 FORMS = ("text", "latex", "sympy")
 
@@ -433,9 +433,9 @@ FORMS = ("text", "latex", "sympy")
 class Formula:
     """A polynomial in physical units, or only the inputs that a rate depends on.
 
-    - `inputs`: flat (lag, source), of a rate that is no polynomial; None for one that is.
-    - `terms`: coefficient and factors, each an input, what is added to it, and its power.
-    - `constant`: with what is left of one that cancels set to 0.
+    - `inputs`: flat (lag, source) inputs of a rate that is not a polynomial; None if it is one.
+    - `terms`: coefficient and factors; a factor is an input, a number added to it, and its power.
+    - `constant`: the constant term; 0 if only rounding error is left of it.
     """
 
     inputs: tuple[int, ...] | None = None
@@ -452,15 +452,15 @@ def equations(
 ) -> tuple[Any, ...]:
     """Return the rates of a learned system as formulas in physical units, one per variable.
 
-    Targets that a network or splines fit read `f(...)`, with the inputs they have.
+    Targets fitted by a network or splines read `f(...)`, with their inputs.
 
     **Arguments:**
 
-    - `model`: of one system, from [`fit_flow`][ndde_jax.fitting.fit_flow] or any other fit.
-    - `names`: of the variables; x0, x1, … by default.
+    - `model`: model of one system, from [`fit_flow`][ndde_jax.fitting.fit_flow] or any other fit.
+    - `names`: names of the variables; x0, x1, … by default.
     - `digits`: significant digits of coefficients.
     - `form`: `"text"`, in which a delay of 0.5 reads `x[t-0.5]`; `"latex"`; or `"sympy"`, equations
-        of functions of t, which needs SymPy. Delays are in the unit of time that rates are per.
+        of functions of t, which needs SymPy. Delays are in the time unit of the rates.
 
     **Returns:** one string, or one `sympy.Eq`, per variable.
 
@@ -489,7 +489,7 @@ def equations(
 
 
 def write_formulas(formulas, names, lags, dt, *, digits: int, form: str) -> tuple[Any, ...]:
-    """Return written formulas by target, None for those that have no equation."""
+    """Return the formulas in the given form, one for each target that has one."""
     write = {"text": _as_text, "latex": _as_latex, "sympy": _as_sympy}[form]
     return write(formulas, names, lags, dt, digits)
 
@@ -497,14 +497,14 @@ def write_formulas(formulas, names, lags, dt, *, digits: int, form: str) -> tupl
 def formulas_of(model: Any) -> list[Formula]:
     """Return the formula of every target of one system.
 
-    **Raises:** `ValueError` as [`equations`][ndde_jax.equations] does of a model.
+    **Raises:** `ValueError` as [`equations`][ndde_jax.equations] for its model.
     """
     check_model(model)
     if not isinstance(model, NeuralDDE):
-        raise ValueError("model must be a NeuralDDE; got a RestoredDDE, whose model has equations.")
+        raise ValueError("model must be a NeuralDDE; got a RestoredDDE. Pass its attribute model.")
     check_concrete("equations", model)
     if model.mask.ndim != 3:
-        raise ValueError("equations takes one system; index the leaves of a batch first.")
+        raise ValueError("equations takes one system; got a batch. Index its leaves first.")
     return [_formula(model, j) or unspoken(model, j) for j in range(model.mask.shape[0])]
 
 
@@ -514,7 +514,7 @@ def unspoken(model: Any, target: int) -> Formula:
 
 
 def _formula(model: NeuralDDE, target: int) -> Formula | None:
-    """Return the formula of a target; None where splines or a network make up its drift."""
+    """Return the formula of a target; None if its drift consists of splines or a network."""
     drift, s = model.drift, model.scaling
     if not isinstance(drift, PolynomialDrift):
         return None
@@ -542,7 +542,7 @@ def _formula(model: NeuralDDE, target: int) -> Formula | None:
             constant += value
         elif value:
             terms.append((value, tuple(factors)))
-    # What is left of a constant that cancels is rounding.
+    # The remainder of a constant that cancels is rounding error.
     constant = constant if abs(constant) > 1e-4 * rate else 0.0
     return Formula(None, tuple(terms), constant)
 
@@ -567,8 +567,8 @@ def _as_latex(formulas, names, lags, dt, digits) -> tuple[str, ...]:
 
 
 def _written(formulas, rates, labels, number, brackets, raised: str, times) -> tuple[str, ...]:
-    """Return the formulas in one style; `rates` are the names of each rate, and of its function
-    where it has no formula.
+    """Return the formulas in one style; `rates` holds the name of each rate and of its function,
+    which is used if it has no formula.
     """
     opened, closed = brackets
 
@@ -594,8 +594,8 @@ def _written(formulas, rates, labels, number, brackets, raised: str, times) -> t
 
 
 def _latex_name(name: str) -> str:
-    """Return a name for LaTeX: a letter as it is, a word upright, and what has blanks or hyphens as
-    text, which keeps them.
+    """Return a name for LaTeX: a letter unchanged, a word upright, and a name with blanks or
+    hyphens as text, which keeps them.
     """
     plain = "".join("\\" + c if c in "_%&#${}" else c for c in name)
     style = "text" if {" ", "-"} & {*name} else "mathrm"
@@ -608,7 +608,7 @@ def _as_sympy(formulas, names, lags, dt, digits) -> tuple[Any, ...]:
     except ImportError as error:
         raise ImportError('form="sympy" needs SymPy: pip install sympy.') from error
     t = sympy.Symbol("t", real=True)
-    # Written as said in text, so that 0.75 is not 0.74999.
+    # Rounded as in text, so that 0.75 is not 0.74999.
     number = lambda v, n=digits: sympy.Float(f"{v:.{n}g}", 17) if v % 1 else sympy.Integer(int(v))  # noqa: E731
     states = [sympy.Function(name)(t) for name in names]
     past = [state.subs(t, t - number(lag * dt, 12)) for lag in lags for state in states]

@@ -1,4 +1,4 @@
-"""Drifts that are sums of splines and of products of inputs: closed forms, nothing to train."""
+"""Drifts that are sums of splines and products of inputs, fitted in closed form."""
 
 import itertools
 from typing import Any, NamedTuple
@@ -18,17 +18,17 @@ from ._networks import MaskedDrift
 class SplineDrift(AbstractDrift):
     """A sum of restricted cubic splines and products of inputs for each target.
 
-    Stands in the place of a [`MaskedDrift`][ndde_jax.models.MaskedDrift] in a
-    [`NeuralDDE`][ndde_jax.models.NeuralDDE]; made by least squares, see
+    Replaces a [`MaskedDrift`][ndde_jax.models.MaskedDrift] in a
+    [`NeuralDDE`][ndde_jax.models.NeuralDDE]; fitted by least squares, see
     [`fit_splines`][ndde_jax.select.fit_splines].
 
-    - `index`: which input, flat (lag, source), fills a slot; an unused slot repeats one with
+    - `index`: the input, flat (lag, source), of each slot; an unused slot repeats an input with
         coefficients 0.
-    - `knots`: of every input, standardised, ascending.
+    - `knots`: knots of every input, standardised, ascending.
     - `constant`, `splines`, `products`: coefficients of 1, of the spline terms of every slot (the
         input itself first), and of the product of every pair of slots.
     - `lower`, `upper`: standardised inputs are clipped to this box, so the drift is bounded.
-    - `networks`: added to it; None if no target has one, zero for those of splines.
+    - `networks`: added to the sum; None if no target has one, zero for targets with splines.
     """
 
     index: Int[Array, "target slot"]
@@ -44,7 +44,7 @@ class SplineDrift(AbstractDrift):
         self, history: Float[Array, "lag dim"], mask: Mask = None
     ) -> Float[Array, "target"]:
         """Return the standardised rate of change for one standardised history. The mask weights
-        every term by all inputs that it depends on.
+        every term by all inputs that the term depends on.
         """
         z = jnp.clip(history.reshape(-1), self.lower, self.upper)
         terms = spline_terms(z, self.knots)[self.index]
@@ -61,9 +61,8 @@ class SplineDrift(AbstractDrift):
         return rate if self.networks is None else rate + self.networks(history, mask)
 
     def output_range(self) -> tuple[Float[Array, "target"], Float[Array, "target"]]:
-        """Return middle and half-width of an interval that contains all outputs."""
-        # Beyond the outer knots a spline is linear, between them it lies among its coefficients'
-        # extremes: bounded term by term at the ends of the box and at a fine grid between.
+        """Return the midpoint and half-width of an interval that contains all outputs."""
+        # Each spline is bounded by its extremes on a fine grid over the box, with some slack.
         xp = namespace_of(self)
         own = jax.tree.map(xp.asarray, self)
         at = xp.linspace(0, 1, 65, dtype=own.lower.dtype)[:, None]
@@ -91,11 +90,11 @@ def pairs_of(n_slots: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 class KnownSplines(NamedTuple):
-    """The physical drift of a model of splines on the host, in double precision and for many
-    physical histories: nothing is compiled, and one target costs no more than itself.
+    """The physical drift of a spline model on the host, in double precision, for many physical
+    histories at once. Nothing is compiled, and single targets can be evaluated alone.
 
-    - `drift`: with its coefficients and weights times the gates of the mask.
-    - `scaling`: that of the model.
+    - `drift`: the drift, with coefficients and weights multiplied by the mask.
+    - `scaling`: the scaling of the model.
     """
 
     drift: SplineDrift
@@ -113,9 +112,7 @@ class KnownSplines(NamedTuple):
         target: int,
         terms: dict[int, np.ndarray] | None = None,
     ) -> Float[np.ndarray, "row"]:
-        """Return the rate of one target; `terms` holds the splines of inputs that are known
-        already.
-        """
+        """Return the rate of one target; `terms` caches the splines of inputs."""
         own, s, terms = self.drift, self.scaling, {} if terms is None else terms
         rate: Any = np.full(len(histories), own.constant[target])
 
@@ -147,7 +144,7 @@ class KnownSplines(NamedTuple):
 
 
 def known_splines(model: Any) -> KnownSplines | None:
-    """Return the drift of a model of splines on the host; None for other models."""
+    """Return the drift of a spline model on the host; None for other models."""
     drift = getattr(model, "drift", None)
     if not isinstance(drift, SplineDrift):
         return None
