@@ -1,1 +1,1 @@
-"""Fits of weights, on a given graph or together with gates."""
+"""Fitting of weights, on a given graph or together with gates."""

@@ -1,8 +1,8 @@
 """Training: warm up, sparsify until the objective plateaus, freeze the mask, refine.
 
-The loss of one window, in its plain textbook form, is here, with both gradient loops, the fits of
-many systems, which are distributed over cores and devices and resumed, and the scores and the graph
-of a fit, `[source target lag]`.
+This module holds the loss of one window in its textbook form, both gradient loops, fits of many
+systems, which are distributed over cores and devices and can be resumed, and the scores and the
+graph of a fit, `[source target lag]`.
 """
 
 import dataclasses
@@ -55,15 +55,15 @@ def window_loss(
     """Return the squared error of the drift on one window, per target: ‖rate − G(history)‖² in
     standardised units, in which predicting the mean rate costs 1 on average.
 
-    The paper's (X(t_{k+1}) − X(t_k))/Δ_k − G(Z_k), squared. [`fit`][ndde_jax.fit] minimises its
-    mean over windows, weighted by the lengths of their steps, and over draws of the gates; it takes
-    any other function of this signature in its place, `fit(..., loss=...)`.
+    This is the square of the paper's (X(t_{k+1}) − X(t_k))/Δ_k − G(Z_k). [`fit`][ndde_jax.fit]
+    minimises its mean over windows, weighted by step length, and over draws of the gates. Any other
+    function of this signature can replace it, `fit(..., loss=...)`.
 
     **Arguments:**
 
     - `model`: any learned model; its units are physical.
     - `history`, `rate`: one row of `Windows.history` and `Windows.increment`, standardised.
-    - `scaling`: of that row; by default the model's, which is that of the windows it was fitted to.
+    - `scaling`: scaling of that row; by default the model's, that of the windows it was fitted to.
 
     ```python
     import jax, numpy as np
@@ -86,12 +86,12 @@ def window_loss(
 
 def risk(model: Checked[AbstractDelayModel], windows: Checked[Windows]) -> Float[Array, "target"]:
     """Return the paper's empirical risk per target: the mean of
-    [`window_loss`][ndde_jax.window_loss] over all windows, weighted by the lengths of their steps.
+    [`window_loss`][ndde_jax.window_loss] over all windows, weighted by step length.
 
-    Pure: `jit`, `vmap` and `grad` with respect to model and windows apply. 1 is as good as
-    predicting the mean rate.
+    Pure: supports `jit`, `vmap`, and `grad` with respect to model and windows. Predicting the mean
+    rate has risk 1.
 
-    **Raises:** `ValueError` for several systems at once, or a model of other variables or lags.
+    **Raises:** `ValueError` for several systems at once, or a model with other variables or lags.
 
     ```python
     import equinox as eqx, jax, numpy as np
@@ -120,9 +120,9 @@ class MeanLoss(eqx.Module):
     """The mean of a loss over windows and draws of the gates, for networks that are trained
     together.
 
-    - `function`: of a model, a history and a rate, as [`window_loss`][ndde_jax.window_loss]; that
+    - `function`: a loss of a model, a history and a rate. [`window_loss`][ndde_jax.window_loss]
         itself is computed by batched products.
-    - `scaling`, `dt`, `lags`: of the windows, with which networks are a model in physical units.
+    - `scaling`, `dt`, `lags`: those of the windows; they make networks a model in physical units.
     """
 
     function: Callable
@@ -138,7 +138,7 @@ class MeanLoss(eqx.Module):
         weight: Float[Array, "window"],
         gates: Float[Array, "network draw input"],
     ) -> Float[Array, "network"]:
-        """Return the weighted mean of every network; networks are (coefficient, target)."""
+        """Return the weighted mean loss of every network; networks are (coefficient, target)."""
         if self.function is window_loss:
             return empirical_risk(layers, inputs, outputs, weight, gates)
         dim = self.scaling.center.shape[0]
@@ -161,7 +161,7 @@ class MeanLoss(eqx.Module):
         each = jax.vmap(system)(jax.tree.map(apart, layers), apart(gates), apart(outputs))
         if each.shape[3:] != (dim,):
             raise ValueError(
-                f"loss must return one number per target, [target] = ({dim},), of one window; got "
+                f"loss must return one number per target, [target] = ({dim},), for one window; got "
                 f"shape {each.shape[3:]}."
             )
         total = jnp.maximum(jnp.sum(weight), jnp.finfo(weight.dtype).tiny)
@@ -214,11 +214,11 @@ def gradient_penalty(
 
 # Largest number of inputs for which "auto" means Newton. A warm start that fits many collinear
 # inputs to convergence entrenches the wrong ones: on networks of noisy delayed units with 18 inputs
-# it costs gates a tenth of their AUROC, with 3 inputs it gains two hundredths.
+# it lowers the AUROC of gates by a tenth, with 3 inputs it raises it by two hundredths.
 NEWTON_WARMUP_INPUTS = 8
 # Refining costs n_windows · (8 n_inputs)² operations per target and step.
 NEWTON_REFINE_INPUTS = 40
-# What a gradient penalty charges, see `gradient_penalty`.
+# The variants of the gradient penalty, see `gradient_penalty`.
 VARIANTS = ("jacobian", "prediction")
 
 
@@ -235,35 +235,36 @@ class FitConfig(Settings):
     """The settings of training; numbers are array leaves (sweep them with `vmap`), the rest is
     static.
 
-    The default is the library's best recipe; [`FitConfig.paper`][ndde_jax.FitConfig.paper] the
-    paper's.
+    The defaults are the library's best recipe; [`FitConfig.paper`][ndde_jax.FitConfig.paper] gives
+    the paper's.
 
     **Arguments:**
 
-    - `learning_rate`, `gate_learning_rate`: Adam's, for networks and gates. By default 1e-3 for
-        networks that start from a Newton warm-up, else 5e-3. Gates get their own, much larger rate:
-        with one rate for both they hardly move before the networks have adapted to them.
+    - `learning_rate`, `gate_learning_rate`: Adam rates for networks and gates. By default 1e-3 for
+        networks that start from a Newton warm-up, else 5e-3. Gates have their own, much larger
+        rate: with a shared rate they barely move before the networks have adapted to them.
     - `gradient_penalty`, `gradient_penalty_variant`: see `gradient_penalty` in the source of
         `fit/_fit.py`; `None`, the default, is 0.
     - `warmup`: `"newton"` starts the gates from networks fitted to all inputs by
         [Levenberg–Marquardt](https://doi.org/10.1162/neco.1992.4.3.415) (`newton_steps` of them);
-        `"adam"` from `warmup_steps` penalty-free Adam steps, as the paper does; `"auto"` takes the
-        first up to 8 inputs.
-    - `max_steps`: Adam steps in the sparsifying phase at most; whole epochs of `epoch_steps`.
+        `"adam"` from `warmup_steps` penalty-free Adam steps, as in the paper; `"auto"` is
+        `"newton"` up to 8 inputs, `"adam"` beyond.
+    - `max_steps`: largest number of Adam steps in the sparsifying phase, in whole epochs of
+        `epoch_steps`.
     - `patience`: the phase ends once the smoothed penalised objective has not improved for this
         many steps. `None` always takes `max_steps`, which makes `fit` reverse-differentiable.
-    - `refine`: after the mask is frozen, the networks are trained on with `"newton"`, with `"adam"`
-        (`refine_steps`, cosine decay) or not at all (`"none"`);
-        `"auto"` takes the first up to 40 inputs.
+    - `refine`: once the mask is frozen, train the networks further with `"newton"`, with `"adam"`
+        (`refine_steps`, cosine decay) or not at all (`"none"`); `"auto"` is `"newton"` up to 40
+        inputs, `"adam"` beyond.
     - `batch_size`: windows per step, drawn with replacement.
     - `epoch_steps`: steps between two evaluations of the stopping rule, one entry of `losses`.
-    - `smoothing`, `improvement`: the objective that the stopping rule uses: a running mean over
-        epochs in which the past weighs 0.7, of which only a fall by a thousandth or more counts,
-        since less is the noise of minibatches. 0 and 0 compare every epoch with the best one before
-        it.
-    - `scores`: what ranks the edges, the method's score averaged over the sparsifying phase
-        (`"phase"`) or as it is when training ends (`"end"`, the paper's).
-    - `width`, `depth`: of the networks.
+    - `smoothing`, `improvement`: the stopping rule uses a running mean of the objective over
+        epochs, in which the past has weight 0.7. Only a decrease by a thousandth or more counts,
+        since smaller ones are minibatch noise. With 0 and 0 every epoch is compared with the best
+        one before it.
+    - `scores`: what ranks the edges: the method's score averaged over the sparsifying phase
+        (`"phase"`) or at the end of training (`"end"`, as in the paper).
+    - `width`, `depth`: hidden units per layer and hidden layers of the networks.
     """
 
     learning_rate: Float[Array, ""] | None = number("learning_rate", None, least=0, finite=False)
@@ -293,16 +294,16 @@ class FitConfig(Settings):
 
     @classmethod
     def paper(cls, **changes) -> "FitConfig":
-        """Return the paper's recipe: one Adam at 1e-3 for everything, 100 warm-up steps, an end
-        after 200 steps that do not lower the penalised objective of their batch, scores as they are
-        then, gradient penalty 100, batches of 128, networks of two layers of 8. `changes` override
+        """Return the paper's recipe: one Adam at 1e-3 for everything, 100 warm-up steps, a stop
+        after 200 steps that do not lower the penalised objective of their batch, scores at that
+        point, gradient penalty 100, batches of 128, networks of two layers of 8. `changes` override
         single settings.
 
         These are the settings of its first benchmark, except that the 200 steps after the mask is
-        frozen come from its second, which for L0-NDDE has neither warm-up nor gradient penalty. Not
-        in the paper: the limit of 10000 steps; that the last steps follow a cosine; that an
-        iteration is one batch; and of what the gradient is penalised, here of the loss by the
-        predictions, a rescaling of the loss (see `gradient_penalty_variant`).
+        frozen come from its second, which for L0-NDDE has neither warm-up nor gradient penalty. The
+        paper does not specify the limit of 10000 steps, the cosine schedule of the last steps, that
+        an iteration is one batch, or which gradient is penalised: here that of the loss with
+        respect to the predictions, a rescaling of the loss (see `gradient_penalty_variant`).
         """
         settings = dict(
             learning_rate=1e-3,
@@ -324,15 +325,15 @@ class FitConfig(Settings):
 
 
 class FitResult(eqx.Module):
-    """A fitted drift and the course of its fit. Status is data: failed fits raise nothing.
+    """A fitted drift and the record of its fit. The status is data: failed fits raise no error.
 
     - `model`: [`NeuralDDE`][ndde_jax.models.NeuralDDE].
     - `scores`: score of every input in [0, 1], `[target lag source]`, see
         [`edge_scores`][ndde_jax.edge_scores]; NaN if the fit failed.
     - `path_masks`: inputs open at the end of training at each coefficient of the method's path; the
-        model's own come first.
-    - `risk`: standardised mean squared error of the final model per target; 1 is as good as
-        predicting the mean rate.
+        model's own coefficient comes first.
+    - `risk`: standardised mean squared error of the final model per target; predicting the mean
+        rate has risk 1.
     - `losses`: smoothed penalised objective, summed over targets, at the end of each epoch of
         `config.epoch_steps` steps; NaN after the last.
     - `steps`: gradient steps over all phases (Newton steps count as one).
@@ -363,9 +364,9 @@ def fit(
 ) -> FitResult:
     """Fit a sparse drift to lagged windows.
 
-    Pure; compiled once per combination of shapes and static settings, where windows are padded to a
-    few lengths. `jit` and `vmap` over windows, keys and all numbers in `method` and `config` agree
-    with one-by-one fits; under `grad` set `FitConfig(patience=None)`.
+    Pure. Compiled once per combination of shapes and static settings; windows are padded to a few
+    lengths. `jit` and `vmap` over windows, keys and all numbers in `method` and `config` agree with
+    one-by-one fits. Under `grad` set `FitConfig(patience=None)`.
 
     **Arguments:**
 
@@ -373,20 +374,19 @@ def fit(
     - `windows`: from [`lagged_windows`][ndde_jax.lagged_windows], one system.
     - `config`: [`FitConfig`][ndde_jax.FitConfig]; its defaults if omitted.
     - `key`: random key of initial weights, minibatches and gates.
-    - `loss`: of one window, a function with the arguments and result of
-        [`window_loss`][ndde_jax.window_loss], the default: a model in physical units, one row of
-        `windows.history` and of `windows.increment`, to one number per target. Its mean over
-        windows, weighted by the lengths of their steps, and over draws of the gates is minimised:
-        robust, weighted or with physics. Function or callable `eqx.Module`, whose numbers may be
-        swept; pure. Where it is another, Adam trains all phases, unless `config` asks for
-        `warmup="newton"`, which then begins with least squares. `FitResult.risk` stays the mean
-        squared error.
+    - `loss`: the loss of one window, a pure function with the signature of
+        [`window_loss`][ndde_jax.window_loss], the default. It maps a model in physical units and
+        one row of `windows.history` and `windows.increment` to one number per target, and may be
+        robust, weighted or physics-informed. Its mean over windows, weighted by step length, and
+        over draws of the gates is minimised. The numbers in a callable `eqx.Module` may be swept.
+        With any other loss Adam trains all phases, unless `config` has `warmup="newton"`, which
+        then starts with least squares. `FitResult.risk` remains the mean squared error.
 
     **Returns:** [`FitResult`][ndde_jax.FitResult].
 
     **Raises:** `ValueError` if `windows` is a batch (use `vmap` or
-    [`fit_many`][ndde_jax.fit_many]); for a loss of another shape, and for settings that know
-    squared errors alone with another loss.
+    [`fit_many`][ndde_jax.fit_many]), for a loss that returns another shape, and for settings that
+    require squared errors together with another loss.
 
     ```python
     import jax, numpy as np
@@ -417,17 +417,16 @@ def fit(
     result = _fit(method, windows, config, key, loss)
     if config.patience is None:
         return result
-    # JAX would say so of a loop; on the way back these results come first.
+    # JAX raises such an error for a loop, but in reverse mode these results come first.
     return nondifferentiable_backward(
         result,
-        msg="fit stops when training does, after a number of steps that depends on the data, and "
-        "so it has no reverse derivative (grad); use FitConfig(patience=None), or forward mode "
-        "(jvp).",
+        msg="fit takes a number of steps that depends on the data, so it has no reverse derivative "
+        "(grad); use FitConfig(patience=None), or forward mode (jvp).",
     )
 
 
 def _for_loss(config: FitConfig, loss: Any) -> FitConfig:
-    """Return the settings for a loss; those that minimise squared errors are for these alone."""
+    """Return the settings for a loss; raise for those that require squared errors with another."""
     if not callable(loss) or isinstance(loss, type):
         raise refusal("loss", "a function such as ndde_jax.window_loss", loss)
     if loss is window_loss:
@@ -448,8 +447,8 @@ def _for_loss(config: FitConfig, loss: Any) -> FitConfig:
 
 
 def _fit(method, windows, config, key, loss=window_loss):
-    """Fit as separate programs, so that the two Newton fits of networks, which take longest to
-    compile, share one.
+    """Run a fit as separate programs, so that the two Newton fits, which take longest to compile,
+    share one.
     """
     n_inputs = windows.dim * windows.n_lags
     warmup = _phase(config.warmup, n_inputs <= NEWTON_WARMUP_INPUTS)
@@ -462,7 +461,7 @@ def _fit(method, windows, config, key, loss=window_loss):
     sizes = (n_inputs, data.dim, config.batch_size)
     n_networks, steps = data.dim, 0
     if warmup == "adam":
-        # What Newton's method fits starts the networks of all coefficients; else each its own.
+        # A Newton fit starts the networks of all coefficients; otherwise each has its own start.
         n_networks *= len(eqx.filter_eval_shape(method.coefficients, *sizes))
     init_key, train_key, refine_key = jr.split(key, 3)
     size = dict(width=config.width, depth=config.depth, dtype=dtype)
@@ -485,7 +484,7 @@ def _fit(method, windows, config, key, loss=window_loss):
 
 
 def _phase(asked: str, few: bool) -> str:
-    """Return how networks are trained that have few inputs or many."""
+    """Return the training method, given whether the inputs are few."""
     return ("newton" if few else "adam") if asked == "auto" else asked
 
 
@@ -516,7 +515,7 @@ def _sparsified(method, config, mean_loss, data, layers, initial, warmup: str, k
         warmup_steps = 0
 
     known = Known(data, n_coefficients)
-    # Columns that see nothing stay at zero, so that no penalty on weights counts them.
+    # Columns of disallowed inputs stay at zero, so that no penalty on weights counts them.
     allowed = known.allowed.astype(dtype)
     layers, initial = scale_inputs(layers, allowed), scale_inputs(initial, allowed)
     coefficient = jnp.repeat(coefficients, dim)
@@ -526,8 +525,8 @@ def _sparsified(method, config, mean_loss, data, layers, initial, warmup: str, k
     waited = train.step - train.best_step
     converged = False if config.patience is None else waited >= config.patience
 
-    # Averaged over the phase as well: at prices where all gates close, the order in which they do
-    # still ranks them.
+    # Averaged over the phase too: at prices that close all gates, the order of closing still ranks
+    # them.
     n_active = jnp.maximum(train.epoch - warmup_steps // epoch_length(config), 1)
     scores = train.scores / n_active.astype(dtype)
     if config.scores == "end":
@@ -607,10 +606,10 @@ def fit_many(
 ) -> list[FitResult]:
     """Fit many systems, of any lengths, dimensions, lags and schemes.
 
-    Element i equals `fit(method, windows[i], config, key=jr.fold_in(key, i))`, whatever its
-    neighbours are: systems are padded to a few common lengths, compiled once for each, and run
-    side by side, one per worker. On CPU that beats a `vmap` batch, which waits for its slowest
-    member at every epoch. A system that diverges or has nothing to fit ends with its
+    Element i equals `fit(method, windows[i], config, key=jr.fold_in(key, i))`, whatever the other
+    systems are. Systems are padded to a few common lengths, each compiled once, and run in
+    parallel, one per worker. On CPU this beats a `vmap` batch, which waits for its slowest member
+    at every epoch. A system that diverges or has nothing to fit has the corresponding
     [`Status`][ndde_jax.Status].
 
     **Arguments:**
@@ -618,22 +617,22 @@ def fit_many(
     - `method`, `config`: as for [`fit`][ndde_jax.fit], the same for all systems.
     - `windows`: one [`Windows`][ndde_jax.Windows] per system.
     - `key`: system i uses `jr.fold_in(key, i)`.
-    - `directory`: where to keep finished results, one file per system, written as soon as it is
-        done. A later call with the same arguments reads them and fits only what is missing; a
-        result is recognised by its data, method, configuration and key, never by its number alone.
-        A damaged file is computed again. When the disk is full, results are returned all the same
-        and a warning says which could not be kept.
+    - `directory`: where to store finished results, one file per system, written as soon as it is
+        done. A later call with the same arguments reads them and fits only the missing systems. A
+        result is recognised by its data, method, configuration and key, never by its index alone.
+        Damaged files are recomputed. If the disk is full, all results are still returned, and a
+        warning says which could not be stored.
     - `executor`: where systems are computed, as for [`discover_many`][ndde_jax.discover_many]; by
         default threads of this process. Results are the same.
-    - `workers`: systems at a time; by default the number of CPU cores, or of JAX devices if larger.
-        Workers take turns on the available devices. With an executor, how many systems it is given
-        ahead of those that are finished, by default 512.
+    - `workers`: systems fitted at a time; by default the number of CPU cores, or of JAX devices if
+        larger. Workers take turns on the available devices. With an executor, the number of systems
+        submitted to it and not yet finished, by default 512.
     - `progress`: show a progress bar.
 
     **Returns:** a list of [`FitResult`][ndde_jax.FitResult], in order.
 
     **Raises:** `ValueError` if an element of `windows` is not the windows of one system.
-        `BrokenExecutor` if processes of an executor die; what is finished is kept.
+        `BrokenExecutor` if processes of an executor die; finished results are kept.
 
     ```python
     import jax, numpy as np
@@ -665,7 +664,7 @@ def fit_many(
             )
 
     def one(i: int, device) -> FitResult:
-        # As `fit` would, but before they are on their device.
+        # As in `fit`, but before the windows are on their device.
         item = pad_windows(windows[i], padded_length(len(windows[i].valid)))
         return fit(method, *jax.device_put((item, config), device), key=jr.fold_in(key, i))
 
@@ -696,8 +695,8 @@ def edge_scores(result: Checked[FitResult]) -> Scores:
 
     For [`L0NDDE`][ndde_jax.L0NDDE] this is the probability that the gate is open, averaged over the
     prices on the method's path and over the sparsifying phase: the longer an edge survives, and the
-    higher the price it survives, the higher it ranks. NaN if the fit diverged or was refused. A
-    ranking and no effect size; for that see [`signal_strengths`][ndde_jax.signal_strengths].
+    higher the price it survives, the higher it ranks. NaN if the fit diverged or was refused. This
+    is no effect size; for effect sizes see [`signal_strengths`][ndde_jax.signal_strengths].
     """
     _check(result)
     return to_graph_axes(result.scores)
@@ -710,18 +709,18 @@ def window_graph(result: Checked[FitResult]) -> Graph:
 
 
 def _check(result: Any) -> None:
-    check_kind(result, FitResult, "result", "what fit returns", "In a discovery: found.scores.")
+    check_kind(result, FitResult, "result", "what fit returns", "For a discovery: found.scores.")
 
 
 # Adam's decay rates of the mean and of the mean square of gradients.
 ADAM_MEMORY = (0.9, 0.999)
-# Under the root of Adam's second moment, whose own gradient is infinite at 0: no weight of a column
-# that stays closed has moved, and NaN times nothing would reach every setting.
+# Added under the root of Adam's second moment, whose gradient is infinite at 0: weights of a column
+# that stays closed never move, and NaN times zero would reach the derivative of every setting.
 LEAST_SQUARE = 1e-30
 
 
 class Train(eqx.Module):
-    """The state that the sparsifying loop carries."""
+    """The state of the sparsifying loop."""
 
     params: tuple
     optimiser: Any
@@ -762,7 +761,7 @@ def epoch_length(config) -> int:
 
 
 def _steepness(config: FitConfig, layers, inputs, gates, risk, dim: int) -> Any:
-    """Return the gradient penalty that the settings ask for, 0 if none."""
+    """Return the gradient penalty of the settings, 0 if none."""
     if config.gradient_penalty is None:
         return 0.0
     coefficient = config.gradient_penalty.astype(risk.dtype)
@@ -775,8 +774,8 @@ def sparsify(
 ) -> Train:
     """Train networks and gates by Adam until the smoothed penalised objective stops improving.
 
-    `initial` are the random networks; `layers` the same, or fitted already. What the warm-up has
-    beyond whole epochs comes before them, so that it takes as many steps as asked for.
+    `initial` holds the random networks, `layers` the same or already fitted ones. Warm-up steps
+    beyond whole epochs come first, so that there are exactly `warmup_steps` of them.
     """
     dtype = data.inputs.dtype
     n_networks, n_inputs = coefficient.shape[0], data.inputs.shape[1]
@@ -784,7 +783,7 @@ def sparsify(
     per_epoch = epoch_length(config)
     n_warmup, first_steps = divmod(warmup_steps, per_epoch)
     n_epochs = n_warmup + config.max_steps // per_epoch
-    # A tenth of a second that most imports of the library need not spend.
+    # Imported here, since most imports of the library do not need this tenth of a second.
     import chex
     import optax
 
@@ -803,11 +802,11 @@ def sparsify(
         risk = mean_loss(layers, inputs, jnp.tile(outputs, (repeats, 1)), weight, gates)
         paying = scale_inputs(layers, 1 - known.required.astype(dtype))
         charge = method.penalty(selector, paying, coefficient)
-        # One number for all networks would be charged to each of them, and say nothing.
+        # A single number would broadcast to all networks without an error.
         chex.assert_shape([risk, charge], (n_networks,))
         loss = risk + jnp.where(active, charge, 0)
         loss = loss + _steepness(config, layers, inputs, gates, risk, data.dim)
-        # The model's own coefficient comes first, and it alone decides when to stop.
+        # The model's own coefficient comes first and alone decides when to stop.
         return jnp.sum(loss), jnp.sum(loss[: data.dim])
 
     def step(carry, batch):
@@ -838,7 +837,7 @@ def sparsify(
         (params, optimiser, _), own = run(carry, state.epoch, per_epoch)
         step_count = state.step + per_epoch
         loss = jnp.mean(own)
-        # The objective jumps when the penalty sets in, so the average starts afresh there.
+        # The objective jumps when the penalty sets in, so the average restarts there.
         fresh = (state.epoch == 0) | (state.epoch == n_warmup)
         smoothed = jnp.where(fresh, loss, memory * state.smoothed + (1 - memory) * loss)
         improved = (smoothed < least * state.best) | (active == 0) | fresh
@@ -883,7 +882,7 @@ def sparsify(
 
 
 def _adam_step(adam, gradient, optimiser):
-    """Take an Optax step; Optax adds integers to floats, which strict promotion in JAX refuses."""
+    """Take an Optax step, which adds integers to floats; JAX's strict promotion refuses that."""
     with jax.numpy_dtype_promotion("standard"):
         return adam.update(gradient, optimiser)
 
@@ -893,8 +892,8 @@ def _where(condition, true, false):
 
 
 def _proximal_step(layers, moved, optimiser, rate, shrinkage) -> tuple[Layer, ...]:
-    """Return the first layer's step with one step size per column, and the shrinkage of columns in
-    the same metric: with Adam's elementwise step sizes the two would not balance at a minimum.
+    """Step the first layer with one step size per column, and shrink its columns in the same
+    metric: with Adam's elementwise step sizes the two would not balance at a minimum.
     """
     count = optimiser.count.astype(rate.dtype)
     mean = optimiser.mu[0][0][0] / (1 - ADAM_MEMORY[0] ** count)
@@ -907,7 +906,7 @@ def _proximal_step(layers, moved, optimiser, rate, shrinkage) -> tuple[Layer, ..
 def refine_weights(
     config, mean_loss: MeanLoss, data: FlatData, mask, layers, key
 ) -> tuple[Layer, ...]:
-    """Train the networks alone by Adam with a cosine schedule, inputs fixed by the mask."""
+    """Train only the networks, by Adam with a cosine schedule, with inputs fixed by the mask."""
     per_epoch = min(config.epoch_steps, config.refine_steps)
     n_epochs, last_steps = divmod(config.refine_steps, per_epoch)
     import optax

@@ -1,18 +1,18 @@
-"""Drifts whose flow matches the data: fit, correct by the motion during a step, fit again.
+"""Drifts whose flow matches the data: fit, correct for the motion during a step, fit again.
 
 [`fit_drift`][ndde_jax.fit_drift] is the one function for all families.
 
 A forward difference (X[k+1] − X[k]) / dt is an unbiased measurement of the *flow* over one sample,
 (Φ(X[k]) − X[k]) / dt, whatever the dynamical noise, but it differs from the drift by
-dt/2 · (∂G) G + …, a tenth of it at a hundred samples per period. That shows as false edges (paths
-of two steps look like one), and a sparse network cannot represent it. Central differences have no
-such bias but measure the current velocity, not the drift, where noise drives the system.
+dt/2 · (∂G) G + …, a tenth of it at a hundred samples per period. This bias appears as false edges
+(paths of two steps look like one), and a sparse network cannot represent it. Central differences
+have no such bias but, if noise drives the system, measure the current velocity, not the drift.
 
-So the difference between flow and drift is computed, with the model fitted so far, and subtracted
-from the data: deferred correction. Its noise stays that of forward differences, its fixed point is
-the drift whose one-step forecasts are right, and everything that fits, selects or scores on windows
-works on corrected ones. While the model is being fitted, corrections are made at the middle of each
-step, where a wrong model does the least harm.
+So the difference between flow and drift is computed with the current model and subtracted from the
+data: deferred correction. The noise remains that of forward differences, the fixed point is the
+drift with correct one-step forecasts, and everything that fits, selects or scores on windows works
+on corrected ones. During a fit, corrections are made at the middle of each step, where a wrong
+model does the least harm.
 """
 
 from collections.abc import Callable
@@ -50,9 +50,9 @@ from ._refit import StrengthConfig, checked_graph, checked_refit, input_slots, s
 
 # ---- corrections ----
 
-# Mean square of a correction, relative to the variance of the rates, from which on the step is too
-# long for it: what forgets most of its state within a step cannot be followed back from its end.
-# Of densely sampled flows it is below a tenth; of coarse ones it comes near the limit.
+# Mean square of a correction, relative to the variance of the rates, above which the step is too
+# long: a variable that forgets most of its state within a step cannot be traced back from its end.
+# For densely sampled flows it is below a tenth; for coarse ones it comes near the limit.
 TOO_LONG = 1.0
 
 
@@ -61,19 +61,19 @@ def correct_flow(
 ) -> Windows:
     """Return windows whose forward differences are corrected to rates of change by a model.
 
-    From each rate of change the model's own difference between flow and drift is subtracted,
-    (Φ(x) − x)/h − G(x), where Φ is one classical Runge–Kutta step of the length h of the row. With
-    the true model the result is its drift plus white noise, up to the noise's own O(dt).
+    The model's own difference between flow and drift, (Φ(x) − x)/h − G(x), is subtracted from each
+    rate of change; Φ is one classical Runge–Kutta step over the length h of the row. With the true
+    model the result is its drift plus white noise, up to the noise's own O(dt).
 
     **Arguments:**
 
     - `windows`: from [`lagged_windows`][ndde_jax.lagged_windows] with `scheme="euler"`, not
         corrected before: corrections replace one another, they do not add up.
-    - `model`: from [`fit_flow`][ndde_jax.fitting.fit_flow], say, with the lags of the windows. Any
-        function from a physical history `[lag dim]` to a physical drift will do, if it has `lags`.
+    - `model`: for example from [`fit_flow`][ndde_jax.fitting.fit_flow], with the lags of the
+        windows; or any function with `lags`, from a physical history `[lag dim]` to a drift.
 
     **Returns:** `Windows` that differ in `increment` only. Lagged states are interpolated linearly
-    during a step; in the last row before a gap they stand still.
+    during a step; in the last row before a gap they are held constant.
 
     **Raises:** `ValueError` for central differences, several systems at once, or other lags.
 
@@ -103,7 +103,7 @@ def check_lagged_model(model: Any) -> None:
     """
     if not callable(model) or not isinstance(getattr(model, "lags", None), tuple):
         raise refusal(
-            "model", "a fitted model, or a function with the attribute lags, a tuple", model
+            "model", "a fitted model, or a function with a tuple as attribute lags", model
         )
 
 
@@ -111,7 +111,7 @@ def _check(windows: Any) -> None:
     check_windows(windows, "correct_flow")
     if windows.scheme != "euler":
         raise ValueError(
-            "windows must hold forward differences, which measure a flow, scheme='euler'; got "
+            "windows must hold forward differences (scheme='euler'), which measure a flow; got "
             f"{windows.scheme!r}, which estimates the rate of change itself."
         )
 
@@ -121,7 +121,7 @@ def _correct(windows: Windows, model) -> Windows:
     step = _step(windows, jax.vmap(model), following_rows(windows, windows.history), None, jnp)
     bias = _mean_rate(step.rate, step.start, 0.0, 1.0, step.h) - step.rate(step.start, 0.0)
     difference = bias / windows.scaling.rate_scale[None]
-    # A model that leaves the attractor within one step has nothing to say there.
+    # Where the model diverges within one step, nothing is corrected.
     difference = jnp.where(jnp.isfinite(difference), difference, 0)
     increment = windows.increment - jnp.where(windows.valid[:, None], difference, 0)
     return eqx.tree_at(lambda w: w.increment, windows, increment.astype(windows.increment.dtype))
@@ -133,13 +133,13 @@ def meet_midway(windows: Windows, model, following=None, bend=None) -> Windows:
     there.
 
     `following`: standardised histories at the end of the step; by default those of the next row,
-    and where that does not start there the past stands still. `bend`: how far off the straight line
-    the past lies halfway, by default not at all.
+    or the row's own if the next row does not start there. `bend`: distance of the past from a
+    straight line halfway, by default 0.
 
-    The model goes half a step forward from the start and half a step back from the end. Where the
-    two do not meet, its rate of change at the middle is wrong by their distance per step. That is
-    exact to second order in the step and first in the error, while a correction at the start is to
-    first order in the step: rounds converge faster, and still do where steps are long.
+    The model goes half a step forward from the start and half a step back from the end. If the two
+    do not meet, its rate of change at the middle is wrong by their distance per step. This is exact
+    to second order in the step and first order in the error, a correction at the start only to
+    first order in the step. So rounds converge faster, even with long steps.
     """
     following = following_rows(windows, windows.history) if following is None else following
     return _met(windows, jax.vmap(model), following, bend, jnp)
@@ -147,7 +147,7 @@ def meet_midway(windows: Windows, model, following=None, bend=None) -> Windows:
 
 def meet_midway_known(windows: Windows, drift: Callable, following, bend=None) -> Windows:
     """Apply [`meet_midway`][ndde_jax.fit._flow.meet_midway] in NumPy, which compiles nothing,
-    for a drift of many physical histories at once.
+    with a drift that takes many physical histories at once.
     """
     with np.errstate(all="ignore"):  # a drift may diverge; then nothing is corrected
         return _met(windows, drift, following, bend, np)
@@ -157,8 +157,8 @@ class _Step(NamedTuple):
     """The step of every row, in physical units.
 
     - `start`: states `[window dim]`; `increment`: rates of change over the steps; `h`: lengths.
-    - `rate`: drift of states at a fraction of the step, whose past moves from one history to the
-        next.
+    - `rate`: drift of states at a fraction of the step, with the past interpolated between the
+        two histories.
     """
 
     start: Any
@@ -168,7 +168,7 @@ class _Step(NamedTuple):
 
 
 def _step(windows: Windows, drift: Callable, following, bend, xp: ModuleType) -> _Step:
-    """Return the steps of windows, for a drift of many physical histories, in NumPy or JAX."""
+    """Return the steps of windows, in NumPy or JAX; `drift` takes many physical histories."""
     dtype = np.float64 if xp is np else windows.history.dtype
     s, history, following, increment, weight = jax.tree.map(
         lambda a: xp.asarray(a, dtype),
@@ -196,14 +196,14 @@ def _met(windows: Windows, drift: Callable, following, bend, xp: ModuleType) -> 
     def halfway(x, at):
         return _mean_rate(rate, x, at, 0.5, h)
 
-    # In JAX both ways as a batch, since a model is compiled wherever it is called.
+    # In JAX as one batch, since a model is compiled for every call in a program.
     first, second = jax.vmap(halfway)(*ends) if xp is jnp else map(halfway, *ends)
     move = 0.5 * h * first
     difference = rate(x + move, 0.5) - 0.5 * (first + second)
     s = jax.tree.map(lambda a: xp.asarray(a, x.dtype), windows.scaling)
     move, difference = move / s.scale[None], difference / s.rate_scale[None]
     history = xp.asarray(windows.history)
-    # What goes beyond the numbers of the windows is no correction.
+    # Corrections that overflow the type of the windows are ignored.
     most = jnp.finfo(history.dtype).max / 2
     usable = xp.all(xp.abs(move) + xp.abs(difference) < most, axis=1) & xp.asarray(windows.valid)
     move, difference = (xp.where(usable[:, None], a, 0) for a in (move, difference))
@@ -233,8 +233,8 @@ def _mean_rate(rate, x, start, stop, h):
 
 
 def following_rows(windows: Windows, history: Float[Array | np.ndarray, "window lag dim"]):
-    """Return histories at the end of the step, where the next row holds it; else the row's own. In
-    NumPy where the history is.
+    """Return the histories at the end of each step, from the next row if it is adjacent, otherwise
+    the row's own; in NumPy if `history` is.
     """
     xp = np if isinstance(history, np.ndarray) else jnp
     valid, position = xp.asarray(windows.valid), xp.asarray(windows.position)
@@ -245,7 +245,7 @@ def following_rows(windows: Windows, history: Float[Array | np.ndarray, "window 
 
 # ---- fits ----
 
-# Levenberg–Marquardt steps between two corrections, from the weights before.
+# Levenberg–Marquardt steps between two corrections, from the previous weights.
 STEPS_PER_ROUND = 8
 
 
@@ -263,15 +263,14 @@ def fit_flow(
 ) -> NeuralDDE:
     """Fit a drift on a given graph so that its flow, not its Euler step, matches the data.
 
-    Like [`fit_graph`][ndde_jax.fitting.fit_graph], with two differences. After a fit to plain
-    forward differences the data are corrected by the model and the fit goes on, `rounds` times: the
-    model goes half a step forward from each sample and half a step back from the next, its rate
-    where they should meet is corrected by how much they miss, and fitted there. In a linear system
-    each round leaves (h‖A‖)²/6 of a small bias at most, so three rounds are many where the sampling
-    resolves the dynamics. And instead of the best of several random starts their average is taken,
-    which varies less: all whose corrected risk exceeds the best one's by no more than what
-    estimating the weights costs, γ/n of it. The average of networks is one network, of `members`
-    times the width.
+    Like [`fit_graph`][ndde_jax.fitting.fit_graph], with two differences. First, after a fit to
+    plain forward differences the data are corrected by the model and the fit continues, `rounds`
+    times: the model goes half a step forward from each sample and half a step back from the next,
+    and its rate at the midpoint is corrected by their mismatch and fitted there. In a linear system
+    each round leaves at most (h‖A‖)²/6 of a small bias, so three rounds are plenty if the sampling
+    resolves the dynamics. Second, several random starts are averaged, which varies less than the
+    best one: all starts whose corrected risk exceeds the lowest by at most the cost of estimating
+    the weights, γ/n of it. The average is one network of `members` times the width.
 
     **Arguments:**
 
@@ -279,30 +278,30 @@ def fit_flow(
         estimate the rate itself, so nothing is corrected.
     - `graph`: `[source target lag]`, or `"full"`, the default. A target without inputs gets its
         mean rate.
-    - `key`: random starts.
-    - `members`: networks per target that are averaged, static; 4. One in ten starts ends in a poor
+    - `key`: random key of the starts.
+    - `members`: number of networks averaged per target, static; 4. One start in ten ends in a poor
         minimum, and the gain beyond four is small.
-    - `rounds`: number of corrections, static; 0 leaves the bias in.
-    - `config`: [`StrengthConfig`][ndde_jax.fitting.StrengthConfig], of which `steps`, `width` and
-        `depth` count.
+    - `rounds`: number of corrections, static; 0 keeps the bias.
+    - `config`: [`StrengthConfig`][ndde_jax.fitting.StrengthConfig], of which only `steps`, `width`
+        and `depth` are used.
     - `max_inputs`: as for [`signal_strengths`][ndde_jax.signal_strengths].
     - `family`: `"network"`, `"polynomial"`, or `"auto"`, the better one per target. Polynomials are
-        of degree three in up to six inputs, two in up to twelve, else one; from a hundred inputs on
-        there are networks only.
-    - `simple_numbers`: hold coefficients of polynomials, in physical units, at whole numbers or at
-        the size of another one, where that is likelier than not (False). For laws like x' = 10 (y −
-        x), velocities, and couplings by differences. A coefficient held wrongly is off by about its
-        standard error; one held rightly is exact.
+        of degree three in up to six inputs, two in up to twelve, otherwise one. With a hundred
+        inputs or more there are networks only.
+    - `simple_numbers`: fix coefficients of polynomials, in physical units, at whole numbers or at
+        the magnitude of another coefficient, where that is likelier than not (False). For laws like
+        x' = 10 (y − x), velocities, and couplings by differences. A coefficient fixed wrongly is
+        off by about its standard error; one fixed rightly is exact.
 
     **Returns:** [`NeuralDDE`][ndde_jax.models.NeuralDDE], whose mask is the graph. Its drift is a
     [`MaskedDrift`][ndde_jax.models.MaskedDrift] for `"network"`, otherwise a
     [`PolynomialDrift`][ndde_jax.models.PolynomialDrift]. Forecast with a solver
     of higher order, `solve_sdde(model, solver=diffrax.Bosh3(), ...)`: this is a differential
-    equation, not a one-step map. Of windows that [`fit`][ndde_jax.fit] would refuse the drift is
-    NaN.
+    equation, not a one-step map. The drift is NaN for windows that [`fit`][ndde_jax.fit] would
+    refuse.
 
-    **Raises:** `ValueError` as `fit_graph`, for `members` below 1, negative `rounds`, another
-    `family`, or polynomials of a hundred inputs.
+    **Raises:** `ValueError` as for `fit_graph`, for `members` below 1, negative `rounds`, an
+    unknown `family`, or polynomials of a hundred inputs or more.
 
     Deferred correction: Pereyra, *Numerische Mathematik* 10 (1967). Sparse polynomials: Brunton,
     Proctor and Kutz, *PNAS* 113 (2016).
@@ -330,8 +329,8 @@ def fit_flow(
     if slots >= MAX_TERMS and family != "network":
         if family == "polynomial":
             raise ValueError(
-                f"a polynomial may have {MAX_TERMS} terms, and a target has room for {slots} "
-                "inputs; thin out the graph, or say max_inputs."
+                f"a polynomial may have at most {MAX_TERMS} terms; got a target with room for "
+                f"{slots} inputs. Thin out the graph, or set max_inputs."
             )
         family = "network"
     make_room(windows, base, config, key)
@@ -352,7 +351,7 @@ def _starts(config, members: int, slots: int, dtype, keys) -> tuple:
 
     if is_traced(keys):
         return jax.vmap(one)(keys)
-    # Target by target, with a program that all numbers of targets and inputs share.
+    # Target by target, with one program for all numbers of targets and inputs.
     return jax.tree.map(lambda *leaves: to_jax(np.stack(leaves)), *map(one, keys))
 
 
@@ -397,7 +396,7 @@ def _fit(windows, base, config, starts, slots, rounds, family, simple_numbers):
     seen = data.inputs, data.outputs
     fits = None if networks is None else networks.train(*networks.start(), *seen, config.steps)
     if rounds:
-        # The last turn corrects nothing: a fit after the loop would be compiled again.
+        # The last iteration corrects nothing: a fit after the loop would be compiled again.
         _, every = jax.lax.scan(turn, (fits, *seen), jnp.arange(rounds + 1) < rounds)
         found = jax.tree.map(lambda a: a[-1], every)
     else:
@@ -509,10 +508,10 @@ def _side_by_side(networks: tuple, share: Float[Array, "member"]) -> tuple:
 
 
 class Flow(Settings):
-    """The correction of forward differences by the motion of the fitted drift during a step.
+    """The correction of forward differences for the motion of the fitted drift during a step.
 
-    - `rounds`: corrections, each followed by a fit; 6. In a linear system a round leaves (h‖A‖)²/6
-        of a small bias at most, so three are many where sampling resolves the dynamics.
+    - `rounds`: corrections, each followed by a fit; 6. In a linear system each leaves at most
+        (h‖A‖)²/6 of a small bias, so three are plenty if the sampling resolves the dynamics.
     """
 
     rounds: Checked[int] = setting(6, check_whole, least=0)
@@ -528,27 +527,27 @@ def fit_drift(
 ) -> AbstractDelayModel:
     """Fit the drift of a given graph.
 
-    Pure: `jit`, `vmap` and `grad` apply, with respect to the numbers of the windows. A fit to
-    forward differences of a smooth system is biased by the step; `flow` removes that, and does
+    Pure: supports `jit`, `vmap`, and `grad` with respect to the numbers of the windows. The finite
+    step biases a fit to forward differences of a smooth system. `flow` removes this bias; it does
     nothing for windows of central differences or midpoints, whose rates are those of the drift.
 
     **Arguments:**
 
-    - `windows`: of one system.
+    - `windows`: windows of one system.
     - `graph`: `[source target lag]`, or `"full"` for all edges allowed. A target without inputs
         gets its mean rate.
     - `family`: [`Networks`][ndde_jax.models.Networks],
         [`Polynomials`][ndde_jax.models.Polynomials] or [`Best`][ndde_jax.models.Best], the default;
         or one of your own, see [`AbstractFamily`][ndde_jax.models.AbstractFamily].
     - `flow`: [`Flow`][ndde_jax.fitting.Flow]; None fits the one-step map as it is.
-    - `key`: random starts.
+    - `key`: random key of the starts.
 
-    **Returns:** a model, whose mask is the graph and whose weights are NaN for windows that
-    [`fit`][ndde_jax.fit] would refuse. Forecast with a solver of higher order where the flow was
-    corrected: it is a differential equation then, not a one-step map.
+    **Returns:** a model whose mask is the graph and whose weights are NaN for windows that
+    [`fit`][ndde_jax.fit] would refuse. If the flow was corrected, it is a differential equation,
+    not a one-step map: forecast with a solver of higher order.
 
-    **Raises:** `ValueError` for a graph of another shape, for what is no family, and for
-    polynomials of a hundred inputs.
+    **Raises:** `ValueError` for a graph of another shape, an unknown family, and polynomials of a
+    hundred inputs or more.
 
     ```python
     import jax, numpy as np
@@ -584,7 +583,7 @@ def fit_drift(
 
 
 def _fit_own(windows, graph, family: AbstractFamily, flow: Flow | None, key) -> NeuralDDE:
-    """Return the drift of a family that is fitted by its own method, corrected in rounds."""
+    """Return the drift of a family that has its own method `fit`, corrected in rounds."""
     _, key = checked_refit("fit_drift", windows, None, key)
     windows = _blank_where_refused(windows)
     mask = from_graph_axes(checked_graph(windows, graph)[0])
@@ -604,8 +603,8 @@ def _fit_once(windows, corrected, mask, family: AbstractFamily, key) -> NeuralDD
 
 
 def _blank_where_refused(windows: Windows) -> Windows:
-    """Return windows, of zeros where they are refused: the drift is NaN there, and NaN times
-    nothing would reach derivatives by what other members of a batch share.
+    """Return the windows, filled with zeros if they are refused. The drift is NaN then, and through
+    shared inputs NaN times zero would reach the derivatives of other members of a batch.
     """
     refused = FlatData(windows).refused
     if not is_traced(refused) and not refused:

@@ -28,7 +28,7 @@ class HardConcrete(Settings):
     """The shape of the gate distribution; the defaults are those of Louizos et al. and of the
     paper.
 
-    - `temperature`: β, 0.33. Smaller is closer to a coin toss and has a rarer gradient.
+    - `temperature`: β, 0.33. Smaller is closer to a coin toss, with a nonzero gradient less often.
     - `low`, `high`: ends of the stretched interval, −0.1 and 1.1.
     """
 
@@ -38,7 +38,7 @@ class HardConcrete(Settings):
 
 
 def check_gate(gate: Any, log_alpha: Any = 0.0, name: str = "gate") -> HardConcrete:
-    """Return the shape of a gate, the default if None; raise unless locations are numbers."""
+    """Return the shape of a gate, the default for None; raise unless locations are numbers."""
     check_kind(gate, HardConcrete | None, name, "a HardConcrete or None")
     check_real_array(log_alpha, "log_alpha", "one location per gate")
     return HardConcrete() if gate is None else gate
@@ -60,8 +60,7 @@ def logistic_noise(key: Checked[PRNGKeyArray], shape: tuple[int, ...], dtype=Non
 
 @partial(jax.jit, static_argnums=(1, 2), inline=True)
 def _logits(key: PRNGKeyArray, shape: tuple[int, ...], dtype: Any) -> Array:
-    # The same draws as of this shape, which in four dimensions takes the compiler eight times as
-    # long.
+    # Equals draws of the full shape, which in four dimensions take eight times as long to compile.
     u = jr.uniform(key, (math.prod(shape),), dtype=dtype, minval=1e-6, maxval=1 - 1e-6)
     return (jnp.log(u) - jnp.log1p(-u)).reshape(shape)
 
@@ -79,17 +78,18 @@ def sample_gate(
     noise: Checked[Float[Array, "*#shape"] | None] = None,
     gate: Checked[HardConcrete | None] = None,
 ) -> Float[Array, "..."]:
-    """Return one independent draw of every gate, as training draws them.
+    """Return one independent draw of every gate, as in training.
 
     **Arguments:**
 
     - `log_alpha`: locations of the gates.
-    - `key`: of one draw each; or
+    - `key`: random key of the draws; or
     - `noise`: [`logistic_noise`][ndde_jax.gates.logistic_noise] drawn beforehand, of a shape that
-        broadcasts against the locations: training draws that of many steps at once.
+        broadcasts against the locations. Training draws the noise of many steps at once.
     - `gate`: shape of the distribution, [`HardConcrete`][ndde_jax.gates.HardConcrete].
 
-    **Raises:** `ValueError` unless one of `key` and `noise` is given, and for another shape.
+    **Raises:** `ValueError` unless exactly one of `key` and `noise` is given, and for noise of
+    another shape.
 
     ```python
     import jax, jax.numpy as jnp
@@ -100,7 +100,7 @@ def sample_gate(
     """
     gate, log_alpha = _located(gate, log_alpha)
     if (key is None) == (noise is None):
-        raise ValueError("give key, or noise from logistic_noise: one of them.")
+        raise ValueError("give either key, or noise from logistic_noise.")
     if noise is None:
         noise = logistic_noise(key, log_alpha.shape, log_alpha.dtype)
     check_real_array(noise, "noise", "one draw per gate")
@@ -130,8 +130,8 @@ def expected_l0(
     *,
     axis: Checked[int | None] = None,
 ) -> Array:
-    """Return the expected number of open gates, the sum of their open probabilities: of all, or
-    along an axis. [`L0NDDE`][ndde_jax.L0NDDE] charges for that of each network.
+    """Return the expected number of open gates, the sum of their open probabilities, of all gates
+    or along an axis. [`L0NDDE`][ndde_jax.L0NDDE] penalises this number in each network.
     """
     return jnp.sum(open_probability(log_alpha, gate), axis=axis)
 

@@ -1,10 +1,10 @@
 """Full-batch training of one small network: Levenberg–Marquardt with evidence regularisation.
 
 First-order training leaves a network of a hundred weights three to four orders of magnitude above
-its attainable error on noise-free data, which is above many true signal strengths; and on noisy
-data it needs a stopping rule. Gauss–Newton steps reach the minimum in tens of iterations, and
-because they form the curvature anyway, the weight decay can be set by maximising the evidence,
-which also yields the effective number of parameters that a fair in-sample comparison needs.
+its attainable error on noise-free data, which exceeds many true signal strengths. On noisy data it
+needs a stopping rule. Gauss–Newton steps reach the minimum in tens of iterations. They form the
+curvature anyway, so the weight decay can be set by maximising the evidence, which also yields the
+effective number of parameters that a fair in-sample comparison needs.
 
 References: MacKay, *A practical Bayesian framework for backpropagation networks*, Neural
 Computation 4 (1992); Foresee and Hagan, *Gauss–Newton approximation to Bayesian learning*, ICNN
@@ -31,10 +31,10 @@ class NetworkFit(eqx.Module):
 
     - `network`: weights and biases.
     - `risk`: weighted mean squared error on the training windows.
-    - `n_effective`: effective number of parameters (MacKay's γ), taken with the damping of the
-        last accepted step and so too low, by a third where training has not settled.
+    - `n_effective`: effective number of parameters (MacKay's γ), computed with the damping of the
+        last accepted step and so too low, by a third if training has not converged.
     - `decay`: weight decay relative to the sum of squared errors, for warm starts; one per array of
-        weights or biases if the decays were set one by one.
+        weights or biases if trained with `decay_per_layer`.
     """
 
     network: Network
@@ -43,7 +43,7 @@ class NetworkFit(eqx.Module):
     decay: Float[Array, "*group"]
 
     def corrected_risk(self, n_windows: Any) -> Any:
-        """Return generalised cross-validation: risk / (1 − γ/n)², an estimate of risk on new
+        """Return the generalised cross-validation risk / (1 − γ/n)², an estimate of the risk on new
         data.
         """
         share = jnp.minimum(self.n_effective / n_windows, 0.9)
@@ -93,24 +93,24 @@ def fit_network(
 ) -> NetworkFit:
     """Train one network on all windows at once.
 
-    Minimises Σ w r² + decay ‖θ‖², where the decay follows the evidence. Exactly `n_iterations`
-    steps, each accepted only if it lowers the objective, so the result is never worse than the
-    start and the function is a plain `lax.scan`: `vmap`, `grad` and `jit` apply.
+    Minimises Σ w r² + decay ‖θ‖², where the decay follows the evidence. There are exactly
+    `n_iterations` steps, each accepted only if it lowers the objective. So the result is never
+    worse than the start, and the function is a plain `lax.scan`: `vmap`, `grad` and `jit` apply.
 
     **Arguments:**
 
-    - `network`: where to start.
+    - `network`: initial weights and biases.
     - `inputs`, `output`, `weight`: data; rows of weight 0 have no influence.
     - `n_iterations`: Levenberg–Marquardt steps; 40 from a random start, 10 to 15 from a neighbour.
         An array lets one compiled program serve several numbers, without derivatives.
     - `decay`: initial weight decay relative to the sum of squared errors.
-    - `decay_per_layer`: one decay for the weights and one for the biases of every layer, as MacKay
-        advises, instead of one for all. Then a nearly linear function is cheap, with small weights
-        in the first layer and large ones in the last. Needs more steps to settle.
+    - `decay_per_layer`: use one decay for the weights and one for the biases of every layer, as
+        MacKay advises, instead of one for all. A nearly linear function is then cheap: small
+        weights in the first layer, large ones in the last. Needs more steps to converge.
     """
-    import chex  # where networks are trained, and not whenever the library is imported
+    import chex  # imported only when networks are trained
 
-    # Annotations are checked in the tests alone, and a column for a vector would broadcast.
+    # Annotations are checked in tests only, and a column in place of a vector would broadcast.
     chex.assert_rank([inputs, output, weight], [2, 1, 1])
     chex.assert_equal_shape_prefix([inputs, output, weight], 1)
     theta, restore = ravel_pytree(network)
@@ -152,20 +152,20 @@ def fit_network(
         proposed_error = squared_error(proposal)
         norm, proposed_norm = per_group(theta**2), per_group(proposal**2)
         cost = error + jnp.sum(decay * norm)
-        # By more than rounding: steps that win by luck would move the decay while damping is large.
+        # By more than rounding: steps that gain by chance would move the decay under large damping.
         tolerance = 4 * jnp.finfo(dtype).eps
         accept = proposed_error + jnp.sum(decay * proposed_norm) < cost * (1 - tolerance)
 
         inverse = jax.scipy.linalg.solve_triangular(factor, after(identity, proposal), lower=True)
         variance = per_group(jnp.sum(inverse**2, axis=0))
-        # At least one parameter in all is resolved, in a single group as among several.
+        # At least one parameter in total is resolved, for any number of groups.
         least = 1.0 / n_groups
         resolved = group_size - (decay + damping) * variance
         resolved = jnp.where(jnp.isfinite(resolved), jnp.clip(resolved, least, group_size), least)
         total = jnp.sum(resolved)
         evidence = (resolved / norm) * error / jnp.maximum(n - total, 1.0)
         evidence = jnp.clip(evidence, floor, n)
-        # The evidence update presumes a minimum, so it is damped and tied to accepted steps.
+        # The evidence update assumes a minimum, so it is damped and tied to accepted steps.
         moved = jnp.exp(0.7 * jnp.log(decay) + 0.3 * jnp.log(evidence))
         return (
             jnp.where(accept, proposal, theta),
@@ -180,7 +180,7 @@ def fit_network(
 
     def frugal_step(_, carry):
         state, known, moved = carry
-        # Half of the steps are refused, and where they were tried nothing has changed.
+        # Half of the steps are rejected, after which the normal equations are unchanged.
         known = jax.lax.cond(moved, normal_equations, lambda _: known, state[0])
         state, moved = advance(state, *known)
         return state, known, moved
@@ -192,7 +192,7 @@ def fit_network(
         jnp.broadcast_to(jnp.clip(jnp.asarray(decay, dtype) * n / 1000, floor, n), (n_groups,)),
         jnp.ones((), dtype),
     )
-    # Recomputing a step is cheaper than storing its curvature for every step when differentiated.
+    # Under differentiation, recomputing a step is cheaper than storing its curvature.
     if isinstance(n_iterations, jax.Array):
         unknown = jnp.zeros((n_parameters, n_parameters), dtype), jnp.zeros_like(theta)
         carry = (start, unknown, jnp.asarray(True))
@@ -209,8 +209,8 @@ def select_inputs(
 ) -> tuple[Int[Array, "slot"], Float[Array, "slot"]]:
     """Return the indices of the open inputs in `width` slots, and which slots are in use.
 
-    Fitting on the open columns only, instead of multiplying closed ones by zero, makes a fit as
-    cheap as its in-degree.
+    Fitting the open columns only, instead of multiplying closed ones by zero, makes the cost of a
+    fit depend on its in-degree.
     """
     order = jnp.argsort(mask <= 0, stable=True)[:width]
     return order, (mask[order] > 0).astype(mask.dtype)

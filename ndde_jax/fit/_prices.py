@@ -1,4 +1,4 @@
-"""The price of an edge: the reduction of risk that it must bring to be kept."""
+"""The price of an edge: the reduction of risk that is required to keep it."""
 
 import abc
 from typing import Any
@@ -15,9 +15,9 @@ RESOLUTION = 1e-4
 
 
 class AbstractPrice(eqx.Module):
-    """The price of an input: the reduction of its target's risk that keeps it.
+    """The price of an input: the reduction of its target's risk that is required to keep it.
 
-    A price is a function of the corrected risk of the target with its present inputs, the numbers
+    A price is a function of the corrected risk of the target with its current inputs, the numbers
     of windows and candidate inputs, and the number of weights that an input adds.
     """
 
@@ -25,7 +25,7 @@ class AbstractPrice(eqx.Module):
     def __call__(
         self, risk: Float[Array, "*batch"], n_windows: Any, n_inputs: Any, width: int
     ) -> Float[Array, "*batch"]:
-        """Return a share of the variance of a target's rate."""
+        """Return the price, as a share of the variance of a target's rate."""
 
 
 class EBIC(AbstractPrice):
@@ -34,9 +34,9 @@ class EBIC(AbstractPrice):
         10⁻⁴ + risk · width · (ln n − 2 + ln F) / n.
 
     It charges (ln n + ln F) / n of the risk for each of the `width` weights of an input chosen
-    among F; the correction of the risk has charged 2/n already. Differences below 10⁻⁴ of a rate's
-    variance are within the error of difference quotients. Stricter with noise and with more
-    candidates, laxer with more data.
+    among F, of which the correction of the risk already charges 2/n. Differences below 10⁻⁴ of a
+    rate's variance are within the error of difference quotients. The criterion is stricter with
+    noise and more candidates, and laxer with more data.
 
     Chen and Chen, *Extended Bayesian information criteria for model selection with large model
     spaces*, Biometrika 95 (2008).
@@ -58,8 +58,8 @@ class EBIC(AbstractPrice):
 
 
 class PerInput(AbstractPrice):
-    """A price of λ / F at any risk, with F candidate inputs: the exchange rate of
-    [`L0NDDE`][ndde_jax.L0NDDE] and of the paper's objective.
+    """A price of λ / F at any risk, with F candidate inputs, as in [`L0NDDE`][ndde_jax.L0NDDE] and
+    the paper's objective.
 
     ```python
     import ndde_jax as ndde

@@ -1,6 +1,6 @@
 """Refits of one graph, and of all graphs that are an edge away from it, in one compiled program.
 
-Also the checks of every function that takes a graph.
+Also holds the checks of functions that take a graph.
 """
 
 from typing import Any
@@ -34,17 +34,17 @@ from ._prices import AbstractPrice
 class StrengthConfig(Settings):
     """The effort of refits; all settings are static.
 
-    - `restarts`: random starts of each in-sample fit, of which the best counts; 2. One in ten
-        starts ends in a poor minimum.
+    - `restarts`: random starts of each in-sample fit, of which the best is kept; 2. One start in
+        ten ends in a poor minimum.
     - `steps`: Levenberg–Marquardt steps from a random start; 40, after which the risk on
         noise-free chaotic systems is about 1e-6.
-    - `search`: most edges per target that [`Gates`][ndde_jax.select.Gates] flips; 8.
-    - `folds`: contiguous blocks held out in turn; 4.
+    - `search`: largest number of edges per target that [`Gates`][ndde_jax.select.Gates] flips; 8.
+    - `folds`: number of contiguous blocks held out in turn; 4.
     - `fold_steps`: steps of a held-out refit, which starts from the in-sample fit; 10.
-    - `blocks`, `resamples`: of the block bootstrap; 32 and 200. Blocks must be longer than the
-        memory of the residuals.
-    - `confidence`: of the one-sided lower bound; 0.95.
-    - `width`, `depth`: of the networks; those of [`FitConfig`][ndde_jax.FitConfig].
+    - `blocks`, `resamples`: numbers of blocks and draws of the block bootstrap; 32 and 200. Blocks
+        must be longer than the autocorrelation of the residuals.
+    - `confidence`: confidence level of the one-sided lower bound; 0.95.
+    - `width`, `depth`: size of the networks, as in [`FitConfig`][ndde_jax.FitConfig].
     """
 
     restarts: Checked[int] = setting(2, check_whole)
@@ -61,7 +61,7 @@ class StrengthConfig(Settings):
     def random_networks(
         self, n: int, n_inputs: int, dtype: Any, *, key: PRNGKeyArray
     ) -> tuple[Layer, ...]:
-        """Return so many random networks of these sizes, stacked."""
+        """Return `n` random networks with `n_inputs` inputs, stacked."""
         size = dict(width=self.width, depth=self.depth, dtype=dtype)
         return init_layers(n, n_inputs, key=key, **size)
 
@@ -91,12 +91,12 @@ def search_mask(
     lowers the criterion.
 
     The criterion is corrected risk + price × number of inputs. Returns the masks, their corrected
-    risks as the search knows them, and what an input costs at the end. Targets are independent of
-    one another, so this is coordinate descent on the L0 objective and ends where no single addition
-    or removal improves it, or after `config.search` flips.
+    risks in the search, and the final price of an input. Targets are independent, so this is
+    coordinate descent on the L0 objective. It ends where no single addition or removal improves
+    it, or after `config.search` flips.
 
-    A start is fitted from scratch. Its neighbours start from its weights, which takes a fifth of
-    the steps; a neighbour judged too badly for that is corrected by the strengths measured later.
+    A start is fitted from scratch. Its neighbours start from its weights and take `fold_steps`
+    steps; a neighbour that this underrates is corrected by the strengths measured later.
     """
     data = FlatData(windows)
     n, n_inputs = data.total, starts.shape[2]
@@ -186,7 +186,7 @@ def fit_layers(
     *,
     key: PRNGKeyArray,
 ) -> tuple[tuple[Layer, ...], Float[Array, "target"]]:
-    """Return stacked networks trained on the inputs that `mask` leaves open, and their corrected
+    """Return stacked networks trained on the inputs that are open in `mask`, and their corrected
     risk; NaN for windows that are refused.
     """
     data = FlatData(windows)
@@ -219,9 +219,7 @@ def best_of_starts(
 def held_out_squares(
     fitted: NetworkFit, inputs, output, weight, fold, train, config: StrengthConfig
 ) -> Float[Array, "window"]:
-    """Return the squared error of every window by a refit, from `fitted`, that has not seen its
-    fold.
-    """
+    """Return the squared error of every window by a refit without its fold, from `fitted`."""
 
     def left_out(k):
         refit = fit_network(
@@ -238,7 +236,7 @@ def held_out_squares(
 
 
 def blocks_of(valid: Bool[Array, "window"], n_blocks: int) -> Int[Array, "window"]:
-    """Return contiguous blocks of equally many valid windows; −1 where not valid."""
+    """Return the block of every window, contiguous with equally many valid ones; −1 if invalid."""
     rank = jnp.cumsum(valid) - 1
     block = rank * n_blocks // jnp.maximum(jnp.sum(valid), 1)
     return jnp.where(valid, block, -1)
@@ -278,7 +276,7 @@ def fit_graph(
     **Returns:** [`NeuralDDE`][ndde_jax.models.NeuralDDE], whose mask is the graph; its weights are
     NaN for windows that [`fit`][ndde_jax.fit] would refuse.
 
-    **Raises:** as [`signal_strengths`][ndde_jax.signal_strengths].
+    **Raises:** as for [`signal_strengths`][ndde_jax.signal_strengths].
     """
     config, key = checked_refit("fit_graph", windows, config, key, max_inputs)
     kept, base = checked_graph(windows, graph)
@@ -303,10 +301,10 @@ def checked_graph(windows: Windows, graph: Any) -> tuple[Graph, Array]:
 
 
 def input_slots(windows: Windows, graph: Any, max_inputs: int | None) -> int:
-    """Return the number of inputs that a network must have room for: all where the graph is traced.
+    """Return the number of inputs that a network must have room for: all if the graph is traced.
 
-    A graph that is known is counted as it came, also where windows are traced: random starts depend
-    on the number, and a fit is the same under `jit`.
+    A known graph is counted even if the windows are traced: random starts depend on the number, and
+    a fit must be the same under `jit`.
     """
     graph = windows.prior.allowed if isinstance(graph, str) else graph
     n_inputs = windows.dim * windows.n_lags

@@ -1,6 +1,6 @@
 """The methods: implementations of one interface that differ only in how they choose inputs.
 
-Those of the paper's comparison: NODE, CNODE, AGL, PathReg, and gates with an L0 penalty.
+They are those of the paper's comparison: NODE, CNODE, AGL, PathReg, and gates with an L0 penalty.
 """
 
 import abc
@@ -51,8 +51,8 @@ class AbstractMethod(Settings):
     charges for them. Networks are stacked along one axis `network` = (coefficient on the path,
     target), and inputs are flat: (lag, source).
 
-    A new method needs the abstract members below; the others do nothing unless overridden: nothing
-    is drawn, and inputs are open while they are trained.
+    Subclasses implement the abstract members below. The others do nothing unless overridden:
+    nothing is drawn, and inputs are open during training.
     """
 
     coefficient: eqx.AbstractVar[Float[Array, ""]]
@@ -61,11 +61,11 @@ class AbstractMethod(Settings):
 
     @property
     def n_draws(self) -> int:
-        """The number of draws of gates in a step: one."""
+        """The number of gate draws per step: one."""
         return 1
 
     def coefficients(self, n_inputs: int, dim: int, batch_size: int) -> Float[Array, "coefficient"]:
-        """Return penalty coefficients trained side by side; the first belongs to the model, the
+        """Return the penalty coefficients trained side by side. The first belongs to the model; the
         others, prices of one input times the number of inputs, only rank edges.
         """
         path = self.path * n_inputs
@@ -79,12 +79,12 @@ class AbstractMethod(Settings):
 
     def noise(self, key: PRNGKeyArray, n_steps: int, layers: Layers) -> Array:
         """Draw the randomness of `n_steps` steps at once, `[step ...]`, since drawing inside the
-        loop would cost more than the step; none for gates that are not drawn.
+        loop would cost more than the step; by default none.
         """
         return jnp.zeros((n_steps, 0))
 
     def gates(self, selector: Selector, noise: Array) -> Float[Array, "network draw input"]:
-        """Return the gates of one step; open ones for a selector with one number per input."""
+        """Return the gates of one step; by default open, for a selector with a number per input."""
         return jnp.ones_like(selector)[:, None]
 
     @abc.abstractmethod
@@ -104,7 +104,7 @@ class AbstractMethod(Settings):
         return selector
 
     def begin(self, selector: Selector, layers: Layers, initial: Layers) -> tuple[Selector, Layers]:
-        """Return selector and networks to go on from when the warm-up ends. `initial` are the
+        """Return the selector and networks to continue from after the warm-up. `initial` holds the
         random networks before it, whether or not the warm-up trained them.
         """
         return selector, layers
@@ -154,7 +154,7 @@ class AbstractPenalty(AbstractMethod):
 
 def path_weights(layers: Layers) -> PerNetworkInput:
     """Return the sum over all paths from an input to the output of the product of absolute weights,
-    |W_L| ⋯ |W_1|: 0 if and only if every path is cut, and a bound on |∂G/∂z_i| up to slopes ≤ 1.
+    |W_L| ⋯ |W_1|: 0 if and only if every path is cut, and a bound on |∂G/∂z_i|, as slopes are ≤ 1.
     """
     product = jnp.abs(layers[-1][0])
     for weight, _ in layers[-2::-1]:
@@ -190,7 +190,7 @@ def group_shrink(layers: Layers, threshold: PerNetworkInput) -> Layers:
 
 
 def stop(tree: PyTree[Array]) -> PyTree[Array]:
-    """Return constants as far as derivatives are concerned."""
+    """Return the arrays as constants for differentiation."""
     return jax.tree.map(jax.lax.stop_gradient, tree)
 
 
@@ -201,10 +201,10 @@ def check_method(method: Any, name: str = "method") -> None:
 
 
 class NODE(AbstractMethod):
-    """A plain neural differential equation: the dense anchor of every comparison.
+    """A plain neural differential equation: the dense baseline of every comparison.
 
-    Nothing is selected, so the graph is complete. Scores are sums of path products of absolute
-    weights, p / (1 + p): a trained network's own opinion, for ranking only.
+    Nothing is selected, so the graph is complete. Scores are p / (1 + p), where p is the sum of
+    path products of absolute weights of a trained network. They are for ranking only.
 
     Chen et al., *Neural ordinary differential equations* (2018); with lagged inputs as in
     the paper.
@@ -256,14 +256,14 @@ class CNODE(AbstractPenalty):
         λ/F.
     - `path`: prices of an input that rank edges, as for `L0NDDE`; none by default.
     - `unit`: as for `L0NDDE`.
-    - `variant`: `"gates"`: each input is multiplied by σ(logit) and σ is penalised. A small gate is
-        undone by large weights, so the penalty shrinks gates of inputs that matter as well, and no
-        gate ever closes exactly. `"weights"`, the paper's: each input is multiplied by a weight
-        that starts at 1, is penalised, and stops at 0, which it reaches. `"paths"`, the original:
+    - `variant`: `"gates"`: each input is multiplied by σ(logit) and σ is penalised. Large weights
+        can undo a small gate, so the penalty also shrinks gates of inputs that matter, and no gate
+        ever closes exactly. `"weights"`, the paper's: each input is multiplied by a weight that
+        starts at 1, is penalised, and is clipped at 0, which it reaches. `"paths"`, the original:
         no gates, and the penalty is the sum over inputs of |W_L| ⋯ |W_1|.
-    - `threshold`: inputs whose gate (or path product) is at most this are left out of the model.
-        The default 0.05 closes what the penalty has shrunk to a twentieth.
-    - `logit`: where gates start; 2, σ = 0.88. Variant `"gates"` only.
+    - `threshold`: inputs whose gate (or path product) is at most this are excluded from the model.
+        The default 0.05 closes inputs that the penalty has shrunk to a twentieth.
+    - `logit`: initial logit of the gates; 2, σ = 0.88. Variant `"gates"` only.
 
     Aliee et al., *Sparsity in continuous-depth neural networks* (2022), section on C-NODE;
     the paper, "Baselines".
@@ -275,15 +275,15 @@ class CNODE(AbstractPenalty):
 
     def __check_init__(self):
         if self.variant != "gates" and self.logit is not None:
-            raise ValueError(f"variant={self.variant!r} has no gates, so logit must be left out.")
+            raise ValueError(f"variant={self.variant!r} has no gates, so logit must be omitted.")
 
     @classmethod
     def paper(cls, coefficient=50.0) -> "CNODE":
-        """Return the paper's settings for CausalDynamics: 50 (dysts: 0.05), weights cut at 1e-8. It
-        says that its weights were either 0 or above 1e-3, so they are no sigmoids, which are never
-        0. The paper does not say that they start at 1 and never fall below 0; nor what λ
-        multiplies: here the sum of all weights, beside squared errors summed over a batch, by far
-        the nearest to its wrong edges (benchmarks/causal_dynamics/README.md).
+        """Return the paper's settings for CausalDynamics: λ = 50 (dysts: 0.05), weights cut at
+        1e-8. Its weights were either 0 or above 1e-3, so they are not sigmoids, which are never 0.
+        The paper does not say that weights start at 1 and never fall below 0, nor what λ
+        multiplies. Here it is the sum of all weights, with squared errors summed over a batch, by
+        far the closest to the paper's wrong edges (benchmarks/causal_dynamics/README.md).
         """
         return cls(coefficient=coefficient, variant="weights", unit="batch", threshold=1e-8)
 
@@ -333,10 +333,10 @@ class AGL(AbstractPenalty):
     """The adaptive group lasso: mean squared error plus (λ / F) Σ_i ‖W_i‖ / ‖pilot W_i‖^γ.
 
     W_i are the first-layer weights of input i, and the pilot is the dense network at the end of
-    the warm-up. The penalty acts as a proximal step after each step of Adam, taken in the same
-    metric: the first layer moves with one step size per column, and the column shrinks by that step
-    size times its weight. (With Adam's own elementwise steps and an unscaled shrinkage, columns die
-    whatever the data say once λ exceeds √width times the pilot's norm.) Columns reach exact zeros.
+    the warm-up. The penalty acts as a proximal step after each Adam step, in the same metric: the
+    first layer moves with one step size per column, and the column shrinks by that step size times
+    its weight. (With Adam's own elementwise steps and an unscaled shrinkage, columns vanish for any
+    data once λ exceeds √width times the pilot's norm.) Columns reach exact zeros.
 
     **Arguments:**
 
@@ -345,8 +345,8 @@ class AGL(AbstractPenalty):
     - `path`: prices of an input that rank edges, as for `L0NDDE`; none by default.
     - `unit`: as for `L0NDDE`.
     - `gamma`: power of the pilot's norm; 1. 0 is the plain group lasso.
-    - `reset`: after the pilot, start again from the random initial weights, as the reference does,
-        instead of going on from the pilot.
+    - `reset`: after the pilot, restart from the random initial weights, as in the reference,
+        instead of continuing from the pilot.
 
     Bellot, Branson and van der Schaar, *Neural graphical modelling in continuous time* (2022); Zou,
     *The adaptive lasso* (2006).
@@ -360,7 +360,7 @@ class AGL(AbstractPenalty):
         """Return the paper's coefficient for CausalDynamics, 5 (dysts: 50). The paper does not give
         the power of the pilot's norm, the pilot itself, or proximal steps for the penalty; its
         weights were 0 or above 1e-3, which gradients alone do not produce. Nor does it say what λ
-        multiplies: here the sum of all columns, beside squared errors summed over a batch, as for
+        multiplies: here the sum of all columns, with squared errors summed over a batch, as for
         `CNODE.paper`.
         """
         return cls(coefficient=coefficient, unit="batch")
@@ -370,14 +370,14 @@ class AGL(AbstractPenalty):
         return jnp.ones_like(layers[0][0][:, 0])
 
     def begin(self, selector: Array, layers: Layers, initial: Layers) -> tuple[Array, Layers]:
-        """Return weights from the pilot."""
+        """Return the weights from the pilot, and the networks to continue from."""
         norm = jnp.maximum(column_norms(layers), 1e-3)
         weights = stop(norm ** -self.gamma.astype(norm.dtype))
         return weights, initial if self.reset else layers
 
     def penalty(self, selector: Array, layers: Layers, coefficient: PerNetwork) -> PerNetwork:
-        """Return (λ / F) Σ weight ‖W_i‖; it counts for the objective, the proximal step does the
-        work.
+        """Return (λ / F) Σ weight ‖W_i‖ for the objective only; the proximal step applies the
+        penalty.
         """
         return stop(coefficient * jnp.mean(selector * column_norms(layers), axis=1))
 
@@ -395,7 +395,7 @@ class AGL(AbstractPenalty):
 
 
 class AbstractGated(AbstractPenalty):
-    """A method of hard-concrete gates, clamped after every step; what is drawn and paid differs."""
+    """A method with hard-concrete gates, clamped after every step; draws and penalties differ."""
 
     log_alpha: Float[Array, ""] = number("log_alpha", 2.0)
     max_log_alpha: Float[Array, ""] = number("max_log_alpha", 4.0, above=0)
@@ -403,7 +403,7 @@ class AbstractGated(AbstractPenalty):
     gate: Checked[HardConcrete] = setting(HardConcrete, check_gate)
 
     def gated(self, layers: Layers) -> Layers:
-        """Return the layers whose incoming units have gates: the first, of the inputs."""
+        """Return the layers whose incoming units have gates: the first, which has the inputs."""
         return layers[:1]
 
     def init(self, layers: Layers) -> tuple[Array, ...]:
@@ -439,7 +439,7 @@ class AbstractGated(AbstractPenalty):
         return open_probability(selector[0], self.gate)
 
     def mask(self, selector: Selector, layers: Layers) -> Bool[Array, "network input"]:
-        """Return the input gates open by `rule`."""
+        """Return the inputs whose gates are open by `rule`."""
         return hard_mask(selector[0], self.rule, self.gate)
 
 
@@ -456,24 +456,24 @@ class L0NDDE(AbstractGated):
 
     **Arguments:**
 
-    - `coefficient`: λ. The default 0.05 keeps, with three inputs, what explains more than 1.7 % of
-        the variance of a rate. It is on the generous side, since
+    - `coefficient`: λ. With three inputs, the default 0.05 keeps those that explain more than 1.7 %
+        of the variance of a rate. It is generous, since
         [`signal_strengths`][ndde_jax.signal_strengths] afterwards tests every edge.
-    - `path`: prices of an input, shares of its target's variance, that rank the edges. Each price
-        trains its own gates and networks, in the same batch, with λ = price · F; an edge's score is
-        its open probability averaged over them, λ itself and the sparsifying phase, so it says how
-        high a price the edge survives, and how long. The default spans what can matter, whatever
-        the number of inputs. `()` trains λ alone.
+    - `path`: prices of an input, as shares of its target's variance, that rank the edges. Each
+        price trains its own gates and networks, in the same batch, with λ = price · F. The score of
+        an edge is its open probability, averaged over these prices, λ itself and the sparsifying
+        phase: how high a price the edge survives, and how long. The default spans the relevant
+        range for any number of inputs. `()` trains λ alone.
     - `unit`: what λ multiplies. `"mean"`: as above. `"sum"`: the loss is the mean over targets of
         their risks plus λ Σ P(z_ij ≠ 0) over all inputs of all targets, so an input must lower its
-        target's error by λ · dim. `"batch"`: the squared errors of a batch are added up, not
-        averaged, beside the same sum, so by λ / batch size. Only the model's own coefficient is
-        meant, not the path.
+        target's error by λ · dim. `"batch"`: the same sum is added to squared errors that are
+        summed over a batch, not averaged, so the error must fall by λ / batch size. The unit
+        applies to the model's own coefficient, not to the path.
     - `n_draws`: gate draws per minibatch; 3 as in the paper.
-    - `log_alpha`: where gates start; 2, open with probability 0.94. Started higher, they have
-        almost no gradient.
-    - `max_log_alpha`: gates are clamped to ± this; 4. Beyond it draws are constant for all
-        practical purposes and a gate could never come back.
+    - `log_alpha`: initial location of gates; 2, open with probability 0.94. Gates that start higher
+        have almost no gradient.
+    - `max_log_alpha`: gates are clamped to ± this; 4. Beyond it draws are practically constant and
+        a gate could never recover.
     - `rule`: which gates the model keeps, see [`hard_mask`][ndde_jax.gates.hard_mask]; by default
         those that are open more often than not. The paper keeps those whose sigmoid exceeds one
         half, `"median"`.
@@ -493,12 +493,12 @@ class L0NDDE(AbstractGated):
 
     @classmethod
     def paper(cls, coefficient=0.025) -> "L0NDDE":
-        """Return the paper's settings: one coefficient, no path (CausalDynamics: 0.025, dysts:
-        0.05), and the mask sigmoid(log_alpha) > 1/2. The paper does not say what λ multiplies, here
-        the number of open gates of all targets beside the mean of their risks; where gates start,
-        here at 1; and that they are clamped to ± 4. Of the readings of its text that were tried,
-        these two come nearest to its numbers of wrong edges: benchmarks/causal_dynamics/README.md
-        lists them all.
+        """Return the paper's settings: one coefficient (CausalDynamics: 0.025, dysts: 0.05), no
+        path, and the mask sigmoid(log_alpha) > 1/2. The paper does not say what λ multiplies (here
+        the number of open gates of all targets, next to the mean of their risks), where gates start
+        (here at 1), or that they are clamped to ± 4. Among the readings that were tried, these two
+        come closest to its numbers of wrong edges: benchmarks/causal_dynamics/README.md lists them
+        all.
         """
         return cls(coefficient=coefficient, path=(), unit="sum", log_alpha=1.0, rule="median")
 
@@ -509,13 +509,13 @@ class L0NDDE(AbstractGated):
 
 
 class PathReg(AbstractGated):
-    """The PathReg method: gates on inputs and hidden units, paid by open paths from inputs to
-    outputs.
+    """The PathReg method: gates on inputs and hidden units, with a penalty on open paths from
+    inputs to outputs.
 
     Mean squared error plus λ times the mean over inputs of the expected share of open paths; the
     reference adds path products of weights: λ mean |W_L| ⋯ |W_1| + λ/10 (open paths). With one
-    network per target the share of open paths factorises into (input gate) × (hidden gates), so
-    closing hidden units pays as well as closing inputs, which is why it selects few inputs.
+    network per target the share of open paths factorises into (input gate) × (hidden gates).
+    Closing hidden units pays as well as closing inputs, which is why it selects few inputs.
 
     **Arguments:**
 
@@ -533,19 +533,19 @@ class PathReg(AbstractGated):
 
     @classmethod
     def paper(cls, coefficient=1.0) -> "PathReg":
-        """Return the paper's settings for dysts: 1, gates only, and the mask sigmoid(log_alpha) >
-        1/2 that it has for all gates. The paper does not say which units have gates, where these
-        start, and that they are clamped.
+        """Return the paper's settings for dysts: λ = 1, gates only, and the mask sigmoid(log_alpha)
+        > 1/2 that it uses for all gates. The paper does not say which units have gates, where these
+        start, or that they are clamped.
         """
         return cls(coefficient=coefficient, variant="gates", rule="median")
 
     def gated(self, layers: Layers) -> Layers:
-        """Return all layers: units of hidden layers have gates as inputs have."""
+        """Return all layers: hidden units have gates like inputs."""
         return layers
 
     def gated_layers(self, selector: tuple, layers: Layers, noise: Array) -> Layers:
-        """Return hidden units times their gates, which equals the next layer's columns times
-        them.
+        """Return the networks with hidden units multiplied by their gates, through the next layer's
+        columns.
         """
         ends = [sum(s.shape[1] for s in selector[: i + 1]) for i in range(len(selector))]
         gated = [layers[0]]
