@@ -1,6 +1,6 @@
 """The measures of an edge: rivals, stability, delays, and precedence.
 
-Strengths are at the top: [`signal_strengths`][ndde_jax.signal_strengths].
+Strengths are at the top level: [`signal_strengths`][ndde_jax.signal_strengths].
 """
 
 from ..select._measured import SignalStrengths as SignalStrengths

@@ -28,11 +28,11 @@ from ..select._screened import Screened
 from ..select._worth import student_quantile
 from ..windows._windows import KnownData, Windows
 
-# Candidates to either side that a lag is compared with.
+# Number of candidates on either side with which a lag is compared.
 NEAR = 3
-# How much worse than the model that found the graph splines may explain a rate.
+# Largest risk of splines, relative to that of the model that found the graph.
 WORSE = 1.1
-# Half-width of the interval of an estimate by itself, in samples, that discretisation leaves
+# Smallest half-width of the interval of an estimate, in samples, which discretisation leaves
 # whatever the noise.
 FINEST = 0.25
 
@@ -44,14 +44,14 @@ class DelayEstimates(eqx.Module):
     """The delays of the edges of a graph, in units of time, one entry per delayed term.
 
     - `source`, `target`: positions of the two variables of the edge.
-    - `lags`: first and last of the candidate lags that the term stands for, in samples,
-        `[term 2]`. Two numbers differ where neighbouring kept lags turned out to be one delay.
+    - `lags`: first and last candidate lag that the term represents, in samples, `[term 2]`. They
+        differ where neighbouring kept lags were replaced by one delay.
     - `delay`: the estimate.
-    - `standard_error`: from the spread of 32 stretches of the series, so that autocorrelated
-        residuals and a drift that is not quite one of splines are accounted for.
+    - `standard_error`: from the spread over 32 segments of the series, which accounts for
+        autocorrelated residuals and a drift that splines describe only approximately.
     - `lower`, `upper`: two-sided 95 % interval, by Student's t with 31 degrees of freedom.
-    - `resolution`: how far the delay must move until the fit is worse by the price of an edge.
-        Nearer than this, two lags of one source cannot be told apart in these data.
+    - `resolution`: the change of the delay that worsens the fit by the price of an edge. Two lags
+        of one source that are closer than this cannot be distinguished in these data.
     """
 
     source: Int[np.ndarray, "term"]
@@ -82,32 +82,32 @@ def refine_delays(
 ) -> DelayEstimates:
     """Estimate the delays of a graph between the candidate lags, with intervals.
 
-    For each target splines and products describe the rate by the sources of the kept edges, each
-    read off the samples at its own real-valued delay, and coefficients and delays are fitted
+    For each target, splines and products of the sources of its kept edges describe the rate. Each
+    source is interpolated at its own real-valued delay, and coefficients and delays are fitted
     together by Gauss–Newton steps. Rates are forward differences and states are taken half a step
-    later, as in [`midpoint_windows`][ndde_jax.select.midpoint_windows]. Kept lags of one source
-    that are neighbours among the candidates are replaced by one delay where the extended Bayesian
-    information criterion says so: a delay that falls between two candidates shows as both. A delay
-    stays within one candidate step of where it starts.
+    later, as in [`midpoint_windows`][ndde_jax.select.midpoint_windows]. Neighbouring kept lags of
+    one source are replaced by one delay where the extended Bayesian information criterion prefers
+    it: a delay between two candidates shows as both. A delay stays within one candidate step of its
+    start.
 
-    The interval covers what noise and a finite series leave open, given the graph. It does not
-    cover a wrong graph, nor errors of interpolation where samples are sparse: it is never shorter
-    than a quarter of a sampling interval to either side. Edges at lag 0, and at lags below 2
-    samples, stay where they are and get no estimate.
+    Given the graph, the interval covers noise and the finite length of the series. It covers
+    neither a wrong graph nor interpolation errors where samples are sparse. Its half-width is at
+    least a quarter of a sampling interval. Edges at lags below 2 samples stay where they are and
+    get no estimate.
 
     **Arguments:**
 
-    - `x`: one trajectory, no missing values.
-    - `graph`, `lags`, `dt`: edges at candidate lags (samples), and the sampling interval. The graph
-        is read, and the function runs, outside `jit`.
+    - `x`: one trajectory without missing values.
+    - `graph`, `lags`, `dt`: edges at candidate lags (samples), and the sampling interval. The
+        function runs outside `jit`.
 
     **Returns:** [`DelayEstimates`][ndde_jax.measure.DelayEstimates].
 
     **Raises:** `ValueError` if `graph` does not fit `x` and `lags`, or too few steps are left to
-    explain, and as [`lagged_windows`][ndde_jax.lagged_windows].
+    explain, and as for [`lagged_windows`][ndde_jax.lagged_windows].
 
-    Coefficients adapt to every delay (variable projection, Golub and Pereyra, 1973); intervals by
-    the sandwich formula (White, 1982).
+    Coefficients adapt to every delay (variable projection, Golub and Pereyra, 1973). Intervals
+    follow from the sandwich formula (White, 1982).
 
     ```python
     import jax, numpy as np
@@ -142,7 +142,7 @@ def refine_delays(
             _check_enough(data, lags, graph[:, target])
             continue
         settled, terms = found
-        # What a straight line costs, the least that an edge does.
+        # The price of a linear term, the cheapest edge.
         n, among = float(data.weight.sum()), data.inputs.shape[1]
         price = (settled.risk + FLOOR) * (np.log(n) + 2 * np.log(among)) / n
         apart = np.sqrt(price / np.maximum(settled.curvature, 1e-30))
@@ -167,19 +167,19 @@ def refine_delays(
 
 
 def _check_enough(data: KnownData, lags: tuple[int, ...], graph) -> None:
-    """Raise if a target has delays, and too few steps to estimate them."""
+    """Raise an error if a target has delays but too few steps to estimate them."""
     delayed = graph & (np.asarray(lags) > NEAREST)
     n, needed = int((data.weight > 0).sum()), fewest_windows(int(graph.sum()))
     if delayed.any():
         raise ValueError(
-            f"delays of up to {lags[-1]} samples leave {n} steps to explain, not all of which know "
-            f"delays around these, and at least {needed} are needed. Use a longer series or "
-            "shorter lags."
+            f"delays of up to {lags[-1]} samples leave {n} steps to explain, not all of which have "
+            f"values at neighbouring delays, but at least {needed} are needed. Use a longer series "
+            "or shorter lags."
         )
 
 
 def candidate_lags(windows: Windows, graph: KnownGraph) -> Delays:
-    """Return the candidate lags of kept edges, in time, and intervals without length; NaN where
+    """Return the candidate lags of kept edges, in time, and intervals of length zero; NaN where
     there is no edge.
     """
     delays = np.where(graph, float(windows.dt) * np.asarray(windows.lags, float), np.nan)
@@ -187,9 +187,9 @@ def candidate_lags(windows: Windows, graph: KnownGraph) -> Delays:
 
 
 def delays_of(samples: Samples, screened: Screened, measured: Measured) -> Delays:
-    """Return the delays of what was measured, in time, with 90 % intervals: those at which a
-    strategy searched, and [`profile_delays`][ndde_jax.measure._delays.profile_delays] of targets
-    for which it has none.
+    """Return the delays of measured edges, in time, with 90 % intervals: those of the strategy, or
+    those by [`profile_delays`][ndde_jax.measure._delays.profile_delays] for targets for which the
+    strategy has none.
     """
     windows = screened.windows
     own, half, dt = measured.delays, measured.halves, float(windows.dt)
@@ -197,7 +197,7 @@ def delays_of(samples: Samples, screened: Screened, measured: Measured) -> Delay
         risk=np.asarray(measured.strengths.risk), known=np.isfinite(own).any(axis=(0, 2))
     )
     delays, intervals = profile_delays(samples, windows, measured.graph, **options)
-    # What splines do not describe they place less well than they believe.
+    # Splines place delays less precisely than they estimate where a network describes the target.
     half = np.where(measured.networks[:, None], np.fmax(half, SAME), half)
     ends = np.stack([np.maximum(own - half, 0), own + half], axis=-1)
     there = np.isfinite(own)
@@ -207,17 +207,17 @@ def delays_of(samples: Samples, screened: Screened, measured: Measured) -> Delay
 
 
 def up_to(latest: float, found: Delays) -> Delays:
-    """Return delays with intervals that end at the latest one that was looked at: where the data
-    hardly ask for a delay its curvature says nothing about those far away.
+    """Return delays with intervals that end at the latest delay that was tried: where the data
+    barely determine a delay, the curvature says nothing about distant ones.
     """
     delays, intervals = found
     return delays, np.minimum(intervals, np.fmax(delays, latest)[..., None])
 
 
 def with_lags_not_excluded(screened: Screened, graph: KnownGraph, found: Delays) -> Delays:
-    """Return delays with intervals that hold more than the neighbouring candidates where a delay
-    stays at its candidate: what lies nearer to a candidate that is not excluded than to others, and
-    neighbouring lags of the same source that were kept as well.
+    """Return delays with wider intervals where a delay stays at its candidate lag: they include all
+    delays closest to a candidate that is not excluded, and neighbouring lags of the same source
+    that were also kept.
     """
     delays, intervals = found
     lags, dt = np.asarray(screened.windows.lags, float), float(screened.windows.dt)
@@ -251,18 +251,16 @@ def profile_delays(
     graph; NaN where there is no edge.
 
     For every target, splines and products of its inputs describe the rate, and the delays of its
-    sources [`settle`][ndde_jax.select._between.settle] with them. Kept lags of one source
-    that are neighbours among the candidates become one delay where that describes the rate with
-    fewer terms.
+    sources are fitted with them by [`settle`][ndde_jax.select._between.settle]. Neighbouring kept
+    lags of one source become one delay where that describes the rate with fewer terms.
 
-    Delays of candidates below 2 samples, of irregular samples, of targets whose delays are `known`,
-    and those of a target that splines explain worse than its `risk` by a tenth of it stay at their
-    candidate lag, with the neighbouring candidates for the ends of an interval; the present of a
-    variable itself has no delay.
+    Delays stay at their candidate lag, with the neighbouring candidates as ends of the interval,
+    for candidates below 2 samples, irregular samples, targets whose delays are `known`, and targets
+    whose `risk` splines exceed by more than a tenth. The present of a variable itself has no delay.
     """
     lags, dt = np.asarray(windows.lags, float), float(windows.dt)
     delays = np.where(graph, dt * lags, np.nan)
-    # Whichever of two candidates is nearer, chance may have chosen the other.
+    # Whichever of two candidates is nearer, chance may have selected the other.
     near = np.concatenate([lags[:1], lags, lags[-1:]])
     around = dt * np.stack([near[:-2], near[2:]], axis=-1)
     intervals = np.where(graph[..., None], around[None, None], np.nan)
@@ -282,7 +280,7 @@ def profile_delays(
         settled, terms = found
         low, high = np.maximum(settled.delay - settled.half, 0), settled.delay + settled.half
         start = np.array([lags[group].mean() for _, group in terms])
-        # What runs to the end of its room has not settled, and stays at its candidate.
+        # A delay that reaches the end of its range has not converged and stays at its candidate.
         inside = np.abs(settled.delay - start) < room_of(lags, terms) - SETTLED
         inside &= settled.delay > NEAREST
         for k, (source, group) in enumerate(terms):
@@ -306,12 +304,11 @@ def whole_lags(screened: Screened, graph: KnownGraph) -> Delays:
 def lags_not_excluded(
     screened: Screened, graph: KnownGraph, asked: KnownGraph
 ) -> Float[np.ndarray, "source target lag 2"]:
-    """Return the least and the greatest candidate lag that the data do not exclude for the edges
-    that are asked about, in samples; their own for other edges, NaN where there is no edge.
+    """Return the smallest and largest candidate lag that the data do not exclude for the edges in
+    `asked`, in samples; for other edges their own lag, NaN where there is no edge.
 
-    With every other lag of the same source in the place of an edge's own, all else refitted, the
-    likelihoods are weights of the lags; the likeliest that together have 90 % of them are not
-    excluded.
+    Every other lag of the same source replaces an edge's own in turn, and all else is refitted. The
+    likelihoods are weights of the lags; the likeliest lags with 90 % of the total are not excluded.
     """
     windows, data = screened.windows, screened.data
     lags = np.asarray(windows.lags, float)
@@ -320,14 +317,14 @@ def lags_not_excluded(
         return ranges
     for target in map(int, np.flatnonzero(asked.any(axis=(0, 2)))):
         own = graph[:, target]
-        # In windows that have all lags that are compared.
+        # Use the windows that have all lags that are compared.
         every = np.broadcast_to(own.any(axis=1), own.T.shape)
         fit = screened.fit(target, every.reshape(-1)).on(own.T.reshape(-1))
         design, y, terms = fit.design, fit.y, fit.terms
         for source, place in np.argwhere(asked[:, target]):
             source, place = int(source), int(place)
             if lags[place] == 0 and source == target:
-                continue  # what a variable does by itself has no delay
+                continue  # a variable's own present has no delay
             near = range(max(place - NEAR, 0), min(place + NEAR + 1, len(lags)))
             others = [k for k in near if k == place or not own[source, k]]
             given = place * data.dim + source
@@ -346,20 +343,20 @@ def lags_not_excluded(
 
 
 def of_either_reading(found: Delays, dt: float, *, flow: bool) -> Delays:
-    """Return delays with intervals that hold where a record may as well be read the other way: a
-    lag of a map is half a sample shorter than the delay of a flow that does the same, and is that
-    of flows whose delay is up to half a sample longer or shorter than this.
+    """Return delays with intervals that are valid for either reading of a record. The lag of a map
+    is half a sample shorter than the delay of an equivalent flow, and represents flows whose delay
+    is up to half a sample longer or shorter.
     """
     delays, intervals = found
     low, high = np.moveaxis(intervals, -1, 0)
-    # The present of a variable itself has no delay in either.
+    # A variable's own present has no delay in either reading.
     late = ~(np.eye(len(delays), dtype=bool)[..., None] & (high <= 0))
     low = np.where(late & flow, np.maximum(low - dt / 2, 0), low)
     high = np.where(late & (not flow), high + dt, high)
     return delays, np.stack([low, high], axis=-1)
 
 
-# A source and the places of its lags that one delay stands for.
+# A source, and the positions of its lags that one delay represents.
 Term = tuple[int, Int[np.ndarray, " place"]]
 
 
@@ -372,9 +369,9 @@ def _settled(
     most: float,
     charge: float = 0.0,
 ) -> tuple[Settled, list[Term]] | None:
-    """Return the delays of a target and the terms they belong to; None where it has none, or where
-    splines explain it worse than `most`. Of one delay for neighbouring lags and one for each, the
-    criterion decides, which charges that much more for each.
+    """Return the delays of a target and the terms they belong to; None if it has none, or if the
+    risk of splines exceeds `most`. The criterion, plus `charge` per term, decides between one delay
+    for neighbouring lags and one for each.
     """
     late = graph & (lags > NEAREST)
     groups = [(i, run) for i, own in enumerate(late) for run in runs_of(np.flatnonzero(own))]
@@ -396,8 +393,8 @@ def _settled(
 
 
 def room_of(lags, terms) -> Float[np.ndarray, " term"]:
-    """Return the distance that the delay of each term may move: a candidate step, and the reach of
-    its lags.
+    """Return the distance that the delay of each term may move: one candidate step, plus half of
+    one for every further lag.
     """
     gaps = np.diff(lags)
     step = float(gaps.max()) if len(gaps) else 1.0

@@ -1,7 +1,7 @@
 """The graph and delays of records in which a few events pass from one variable to the next.
 
-Given all others no variable adds anything there, and a search that conditions on all others keeps
-whichever neighbour fits the rounding. Precedence at least gives the order of the variables.
+In such records no variable adds anything given all others, and a search that conditions on all
+others keeps whichever neighbour fits the rounding errors. Precedence still orders the variables.
 """
 
 from typing import NamedTuple
@@ -19,20 +19,20 @@ from ._delays import Delays, candidate_lags
 from ._precedence import Ranking, TravelTime, events_alone, likeness, rank_sources, travel_time
 from ._relevance import linear_gains
 
-# Weight of precedence from which on it decides the graph as well.
+# Weight of precedence above which it decides the graph as well.
 DECISIVE = 0.5
 # Precedence below which neither of two variables is first.
 FIRST = 0.05
-# Share of a rate that a source adds to the present states of all others, by splines and products,
-# the strongest of a target and the median over these, from which on variables move one another by a
-# law, in spikes as of a relaxation oscillation. Set by looking: of simulated rivers and of a flood
-# it is .00 to .37, of Brusselators and neurons .81 to .93.
+# Share of a rate that the strongest source of a target adds to the present states of all others, by
+# splines and products, median over targets. Above it variables drive one another by a law, in
+# spikes like those of a relaxation oscillation. Chosen by inspection: it is .00 to .37 for
+# simulated rivers and a flood, .81 to .93 for Brusselators and neurons.
 LAW = 0.6
-# Share of a rate that one source adds, given all others, from which on variables do not stand in
-# for one another, as where daily rain wets the soil. Set by looking: of simulated rivers and of a
-# flood it is .16 at most, of rain and soil .9.
+# Share of a rate that one source adds, given all others, above which variables are not proxies for
+# one another, for example daily rain and soil moisture. Chosen by inspection: it is at most .16 for
+# simulated rivers and a flood, .9 for rain and soil.
 TOLD = 0.5
-# Delays are tried up to this share of the record, which leaves four stretches to compare.
+# Delays are tried up to this share of the record, which leaves four segments to compare.
 LONGEST = 1 / 16
 
 
@@ -40,8 +40,8 @@ class Events(NamedTuple):
     """The ranking, pairs and prior that a record of events gives before any search.
 
     - `ranking`: see [`rank_sources`][ndde_jax.measure.rank_sources].
-    - `next`: pairs that the tree of the greatest likenesses joins, and of which the target is, at
-        some later time, most like the source among all variables that the source precedes,
+    - `next`: pairs joined by the tree of the greatest likenesses whose target, at some later time,
+        resembles the source more than all other variables that the source precedes,
         `[source target]`.
     - `prior`: the given prior, restricted to these pairs, edges from a variable to itself and
         required edges.
@@ -56,22 +56,22 @@ class Events(NamedTuple):
         """A sentence for a report."""
         dim = len(self.next)
         return (
-            f"{self.ranking.reason[0].upper()}{self.ranking.reason[1:]} Edges were looked for in "
-            f"the {int(self.next.sum())} of {dim * (dim - 1)} ordered pairs in which one of two "
-            "that the tree of the greatest likenesses joins follows the other most closely; what "
-            "lies further apart is not told from what lies between."
+            f"{self.ranking.reason[0].upper()}{self.ranking.reason[1:]} Edges were searched for in "
+            f"the {int(self.next.sum())} of {dim * (dim - 1)} ordered pairs that the tree of the "
+            "greatest likenesses joins and in which one variable follows the other most closely. "
+            "Effects over longer distances cannot be told from effects through variables between."
         )
 
 
 def read_events(samples: Samples, *, lags, prior: PriorKnowledge | None = None) -> Events | None:
-    """Return the events of a record; None unless some variable is first and precedence decides, by
-    [`rank_sources`][ndde_jax.measure.rank_sources] with the strengths of linear regressions on
-    forward differences at `lags`, and neither the present states of others nor a single source,
-    given all others, give its rates.
+    """Return the events of a record, or None. There are events if some variable is first and
+    precedence decides, by [`rank_sources`][ndde_jax.measure.rank_sources] with strengths from
+    linear regressions of forward differences at `lags`, and if neither the present states of others
+    nor a single source, given all others, explains the rates.
 
-    Where a signal between two variables passes through all that lie between them, the network is a
-    tree: that of the greatest dependences (Chow and Liu,
-    [1968](https://doi.org/10.1109/TIT.1968.1054142)). A source passes its signal on to one place.
+    If a signal between two variables passes through all variables between them, the network is the
+    tree of the greatest dependences (Chow and Liu,
+    [1968](https://doi.org/10.1109/TIT.1968.1054142)). A source passes its signal to one variable.
     """
     if not events_alone(samples) > DECISIVE:
         return None
@@ -87,7 +87,7 @@ def read_events(samples: Samples, *, lags, prior: PriorKnowledge | None = None) 
         return None
     leads = (ranking.precedence > FIRST) & ~itself
     if not leads.any():
-        return None  # shocks that reach all within one sample, such as those of a market
+        return None  # shocks that reach all variables within one sample, as in a market
     present = spline_graph(lagged_windows(samples, lags=(0,), scheme="euler"))
     if np.median(np.where(itself, 0, present.source_value).max(axis=0)) > LAW:
         return None
@@ -102,13 +102,13 @@ def _tree(alike: Square) -> Pairs:
     """Return the forest of the greatest sum of correlations; pairs of −inf are not joined."""
     from scipy.sparse.csgraph import minimum_spanning_tree  # takes a moment to import
 
-    # Costs of 0 would mean no pair, as those of inf do.
+    # A cost of 0 would mean no pair, as inf does.
     tree = minimum_spanning_tree(2 - alike).toarray() > 0
     return tree | tree.T
 
 
 def largest_shift(samples: Samples) -> int:
-    """Return the largest shift, in samples, that leaves enough stretches to compare."""
+    """Return the largest shift, in samples, that leaves enough segments to compare."""
     return int(LONGEST * min(len(value) for value in samples.values))
 
 
@@ -116,8 +116,8 @@ def travel_times(
     samples: Samples, windows: Windows, graph: KnownGraph, *, key: PRNGKeyArray
 ) -> Delays:
     """Return the delays of kept edges between different variables by
-    [`travel_time`][ndde_jax.measure.travel_time], whatever the candidate lags, with 90 % intervals;
-    all lags of a pair have the same. Edges of a variable to itself stay at their lag.
+    [`travel_time`][ndde_jax.measure.travel_time], whatever the candidate lags, with 90 % intervals.
+    All lags of a pair have the same delay. Edges of a variable to itself stay at their lag.
     """
     delays, intervals = candidate_lags(windows, graph)
     largest = largest_shift(samples)

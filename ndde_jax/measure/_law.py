@@ -1,11 +1,11 @@
-"""The drift of a discovery without delays: fitted by its flow, as a law if one leaves nothing to
-explain.
+"""The drift of a discovery without delays: fitted through its flow, as a polynomial law if that
+leaves nothing to explain.
 
-White noise that drives a system makes a forward difference the rate of the flow over one step plus
-noise that is independent of the state at its start and of all other steps. So least squares of
-one-step forecasts are maximum likelihood, to first order in the step, and as accurate as any
-estimate that knows as much. A central difference is neither: its noise is in the present state too,
-it measures the current velocity, and its curvature shows as terms that no law has.
+If white noise drives a system, a forward difference is the rate of the flow over one step plus
+noise that is independent of the state at its start and of all other steps. So least squares on
+one-step forecasts is maximum likelihood, to first order in the step, and as accurate as any
+estimate from the same information. A central difference is not: its noise is in the present state
+too, it measures the current velocity, and its curvature shows as terms that no law has.
 """
 
 from typing import Any
@@ -26,24 +26,24 @@ from ..select._target_fit import beyond_chance, chance_of_leftover
 from ..windows._stencils import reads_filtered
 from ..windows._windows import Windows, lagged_windows, pad_windows
 
-# Inputs of a target are given room in steps of so many.
+# Room for inputs beyond the largest in-degree.
 SLOTS = 4
-# Corrections of networks: a law is corrected six times, which costs it nothing.
+# Corrections of networks; a polynomial law is corrected six times, at no cost.
 NETWORK_ROUNDS = 3
-# Relative error of a rate of change of frequency ω by a stencil, at a step of h: (hω)^power / by.
+# Relative error of a stencil's rate of change at frequency ω and step h: (hω)^power / by.
 CURVATURE = {"central": (2, 6.0), "central4": (4, 30.0)}
 
 FORWARD = (
-    "The drift is fitted to forward differences, by what its own flow does in a step: measurements "
-    "show no errors for which the central ones that edges were measured by would be better."
+    "The drift is fitted to forward differences through its own flow over a step. Edges were "
+    "measured by central differences, but measurement errors are too small to need them here."
 )
 
 
 def fit_law(windows: Windows, graph: Any, family: Family, *, key: Any) -> AbstractDelayModel:
     """Fit a drift of present states on a graph.
 
-    Polynomials are fitted first; where they leave nothing that smooth functions of the inputs of
-    any variable explain, they are the drift and no network is fitted.
+    Polynomials are fitted first. If smooth functions of the inputs explain nothing of the residual
+    of any variable, the polynomials are the drift and no network is fitted.
     """
     room = int(np.asarray(graph).sum(axis=(0, 2)).max()) + SLOTS
     if windows.scheme != "euler" or not isinstance(family, Best) or room >= MAX_TERMS:
@@ -56,13 +56,13 @@ def fit_law(windows: Windows, graph: Any, family: Family, *, key: Any) -> Abstra
 
 
 def law_windows(samples: Samples, windows: Windows) -> Windows:
-    """Return forward differences, where they are the better measurement of a drift of present
-    states than the windows that a graph was found in; else these.
+    """Return forward differences if they measure a drift of present states better than the windows
+    in which a graph was found, otherwise these windows.
 
-    Errors of measurements, of variance r, make every variable seem to return to its mean, at a rate
-    of r / (h · variance). Central differences have no such error, but that of the curvature within
-    their stencil. The smaller decides, and noise that was filtered before sampling stays with
-    central ones.
+    Measurement errors of variance r make every variable seem to return to its mean at a rate of
+    r / (h · variance). Central differences have no such error, but one from the curvature within
+    their stencil. The smaller error decides; if noise was filtered before sampling, central
+    differences are kept.
     """
     if windows.lags != (0,) or windows.scheme not in (*CURVATURE, "midpoint"):
         return windows
@@ -73,7 +73,7 @@ def law_windows(samples: Samples, windows: Windows) -> Windows:
         scale, rate = (
             np.asarray(a, float) for a in (windows.scaling.scale, windows.scaling.rate_scale)
         )
-        # Both relative to the rates, with h and ω in units of the spread of values and rates.
+        # Both errors relative to the rates, with ω from the spread of values and rates.
         turn = rate * windows.step * float(windows.dt) / scale
         false = measurement_errors(samples) / scale**2 / turn
         if not np.mean(false) <= np.mean(turn**power) / by:

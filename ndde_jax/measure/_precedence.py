@@ -1,12 +1,12 @@
-"""Who comes first where a few events pass from one variable to the next, and how long they take.
+"""The order in which a few events pass from variable to variable, and their travel times.
 
-In such records (floods, epidemics, fronts) neighbours at nearly the same time stand in for one
+In such records (floods, epidemics, fronts) neighbours at nearly the same time are proxies for one
 another. Given all others no variable adds anything, so strengths that condition on all others rank
-by accident, while pair by pair the one that is reached first still predicts the other, and not the
+by chance. Pair by pair, the variable that is reached first still predicts the other, but not the
 reverse.
 
-Strengths find the lag at which a source helps most, which for a smooth record is any near the
-truth. The travel time of a signal that moves as a wave is better measured by the wave itself.
+Strengths find the lag at which a source helps most, which in a smooth record is any lag near the
+true one. The travel time of a signal that moves as a wave is better measured by the wave itself.
 """
 
 import dataclasses
@@ -30,39 +30,39 @@ from ..samples._gaps import bridged
 from ..samples._reading import read_samples
 from ..samples._samples import Samples
 
-# Past samples of either variable. The number that serves best is not known beforehand and differs
-# between records, so what is added is averaged over several.
+# Numbers of past samples of either variable. The best number is unknown and differs between
+# records, so shares are averaged over several.
 ORDERS = (1, 2, 3, 5)
 # Rows below which a regression on ten past values says little.
 FEWEST = 60
-# Share of its size below which the spread of a column is rounding, and what regressions add to the
-# spread of columns: far below what any record resolves.
+# Share of its size below which the spread of a column is rounding error, and the ridge of
+# regressions, relative to the spread of columns: far below what any record resolves.
 STILL, RIDGE = 1e-12, 1e-7
-# Shares below it are rounding, such as those of sources that do not move.
+# Shares below this are rounding errors, such as those of constant sources.
 ROUNDING = 1e-13
 # Shifts, in samples, at which two variables are compared for likeness.
 SHIFTS = (0, 1, 2, 4, 8, 16, 32, 64, 128)
 # Where trust in precedence begins and is complete; fixed on simulated rivers against simulated
 # chaos, see benchmarks/rivers. Likeness: median over pairs of the highest shifted correlation.
 # Tails: median fourth standardised moment of the increments, 3 for normal ones. Explained: median
-# share of the one-step surprise that all others together explain, here trust falls. Lasting: median
-# variance of a change over four samples, over four times that of a change over one: a fourth of
-# what is forgotten at once, as returns of shares are (.3), 1 of a random walk, above of levels that
-# rise for several samples (1.1 and more of five gauges of a flood).
+# share of the one-step surprise that all others together explain; trust falls with it. Lasting:
+# median variance of a change over four samples, divided by four times that over one: a fourth for
+# values forgotten at once, such as returns of shares (.3), 1 for a random walk, more for levels
+# that rise over several samples (1.1 and more for five gauges of a flood).
 LIKENESS = (0.3, 0.45)
 TAILS = (9.0, 14.0)
 EXPLAINED = (0.6, 0.45)
 LASTING = (0.5, 1.0)
-# A variable that was set jumps: its median change, in standard deviations, and the share of
-# samples, apart from those at its most frequent value, that repeat the one before. Set points drawn
-# at random change by one deviation; water levels read in centimetres repeat as often, and change by
+# A variable that was set jumps: least median change, in standard deviations, and least share of
+# samples, without those at its most frequent value, that repeat the previous one. Random set points
+# change by one standard deviation; water levels read in centimetres repeat as often, but change by
 # a tenth.
 JUMP, REPEATED = 0.5, 0.5
-# Changes of what was set that are a few events at most: five of a heating system are, twenty of a
-# control loop are not; chosen by looking at these two.
+# Largest number of changes of a set variable that are a few events: five of a heating system are,
+# twenty of a control loop are not; chosen by inspecting these two.
 MANY = 10
-# Strength of a target's strongest source, median over targets: once that much is left after
-# conditioning, sources can be told apart.
+# Strength of a target's strongest source, median over targets: if that much is left after
+# conditioning, sources can be distinguished.
 STRONG = (0.25, 0.12)
 
 
@@ -71,9 +71,9 @@ class Ranking:
     """The result of [`rank_sources`][ndde_jax.measure.rank_sources]; NumPy, `[source target]`.
 
     - `value`: the ranking, strengths and precedence mixed by `trust`.
-    - `precedence`: its value pair by pair, see [`precedence`][ndde_jax.measure.precedence].
+    - `precedence`: precedence of each pair, see [`precedence`][ndde_jax.measure.precedence].
     - `trust`: weight of precedence, from 0 to 1.
-    - `reason`: a sentence for a report: the deciding quantity, and the numbers it was chosen by.
+    - `reason`: a sentence for a report: what decides the ranking, and the numbers behind it.
     """
 
     value: Square
@@ -83,27 +83,27 @@ class Ranking:
 
 
 def precedence(x: Any) -> Square:
-    """Return the precedence of every pair of variables in closed form: the one that predicts the
-    other first.
+    """Return the precedence of every pair of variables in closed form: which of the two predicts
+    the other.
 
-    With the last p values of the target known, those of the source explain a share r of the
-    residual of the next step: a partial R², averaged over p = 1, 2, 3, 5. With a the share less its
-    reverse, the answer is
+    Given the last p values of the target, those of the source explain a share r of the residual of
+    the next step: a partial R², averaged over p = 1, 2, 3, 5. With a the share minus its reverse,
+    the result is
 
         sign(a) √(|a| r)
 
-    from −1, the target leads, to 1. The unit of no variable matters. Variables that drive each
-    other equally have 0, which is why this is no measure of an influence; see
+    from −1, where the target leads, to 1. Units do not matter. Variables that drive each other
+    equally have 0, so this is not a measure of influence; see
     [`rank_sources`][ndde_jax.measure.rank_sources]. The diagonal holds the share of the next
     increment that a variable's own past explains.
 
     **Arguments:**
 
-    - `x`: [`Samples`][ndde_jax.Samples], or what
-        [`read_samples`][ndde_jax.read_samples] takes, equally spaced. Rows with a missing
-        value are left out; where that would be more than half, gaps are bridged by straight lines.
+    - `x`: [`Samples`][ndde_jax.Samples], or input of
+        [`read_samples`][ndde_jax.read_samples], equally spaced. Rows with a missing value are
+        excluded; if that would be more than half, gaps are bridged by straight lines.
 
-    **Raises:** `ValueError` for what cannot be read, and under `jit`.
+    **Raises:** `ValueError` for input that cannot be read, and under `jit`.
 
     ```python
     import numpy as np
@@ -115,7 +115,7 @@ def precedence(x: Any) -> Square:
     print(ndde.measure.precedence(np.stack([upstream, downstream], 1)).round(2))
     ```
 
-    Granger, [1969](https://doi.org/10.2307/1912791), for the comparison of predictions.
+    The comparison of predictions follows Granger, [1969](https://doi.org/10.2307/1912791).
     """
     share, own = _shares(_read(x, "precedence"))
     lead = share - share.T
@@ -126,25 +126,24 @@ def precedence(x: Any) -> Square:
 def rank_sources(x: Any, strengths: Any) -> Ranking:
     """Return one ranking of the drivers of each variable, from strengths and from precedence.
 
-    Strengths that condition on all others are right where others can be told apart. Where one event
-    passes through all variables they cannot, and [`precedence`][ndde_jax.measure.precedence]
-    decides. Which case it is follows from the data alone, by five numbers that units do not enter:
-    how alike variables are at some shift, how much of their movement rare events carry, whether
-    events last longer than a sample, whether all others together explain a variable's surprises,
-    and whether the strongest source of a variable still adds something once the others are given.
-    The value is
+    Strengths that condition on all others are right if the variables can be distinguished. If one
+    event passes through all variables they cannot, and [`precedence`][ndde_jax.measure.precedence]
+    decides. Five unit-free numbers determine the case from the data alone: how similar variables
+    are at some shift, how much of their variation is due to rare events, whether events last longer
+    than a sample, whether all others together explain a variable's surprises, and whether the
+    strongest source of a variable still adds something given the others. The value is
 
         (1 − trust) · strength + trust · precedence.
 
     **Arguments:**
 
-    - `x`: as [`precedence`][ndde_jax.measure.precedence] takes them.
+    - `x`: as for [`precedence`][ndde_jax.measure.precedence].
     - `strengths`: `[source target]`, shares of a variance from 0 to 1, such as
         `found.strengths.source_value`.
 
     **Returns:** [`Ranking`][ndde_jax.measure.Ranking].
 
-    **Raises:** `ValueError` for what cannot be read, or strengths of another shape.
+    **Raises:** `ValueError` for input that cannot be read, or strengths of another shape.
 
     ```python
     import numpy as np
@@ -175,16 +174,16 @@ def _read(samples: Any, who: str) -> Samples:
 
 
 def _not_compared(samples: Samples) -> str:
-    """Return why no variable can be said to come first, empty where one can."""
+    """Return why no variable can be ranked first; empty if one can."""
     if samples.dim == 1:
         return "there is one variable"
     if not samples.regular:
         return "the samples are not equally spaced"
     if sum(len(value) for value in samples.values) < FEWEST:
         return f"there are fewer than {FEWEST} samples"
-    measured = samples.as_measured()  # without a season nothing is held
+    measured = samples.as_measured()  # once a season is removed, no value looks held
     held = [name for j, name in enumerate(samples.names) if _was_set(measured, j)]
-    return f"{held[0]} was set, in many steps, which are no passing events" if held else ""
+    return f"{held[0]} was set in many steps, which are not passing events" if held else ""
 
 
 def _was_set(samples: Samples, variable: int) -> bool:
@@ -227,19 +226,19 @@ def _trust(samples: Samples, strengths: np.ndarray) -> tuple[float, str]:
         _ramp(_lasting(samples), LASTING),
     )
     numbers = (
-        f"the strongest source adds {strongest:.2f} of a rate's variance once all others are given "
-        f"(median), correlation at the best shift is {likeness:.2f}, the fourth moment of the "
-        f"increments {tails:.0f} (3 if normal), and all others explain {100 * explained:.0f} % of "
-        "a variable's one-step surprises"
+        f"the strongest source adds {strongest:.2f} of a rate's variance given all others (median)"
+        f", the correlation at the best shift is {likeness:.2f}, the fourth moment of the "
+        f"increments is {tails:.0f} (3 if normal), and all others explain {100 * explained:.0f} % "
+        "of a variable's one-step surprises"
     )
     if trust > 0.5:
         return trust, (
-            f"who predicts whom first ranks the sources (weight {trust:.2f}): a few events pass "
-            f"through all variables, which then stand in for one another; {numbers}."
+            f"precedence ranks the sources (weight {trust:.2f}), since a few events pass through "
+            f"all variables, which are then proxies for one another: {numbers}."
         )
     return trust, (
-        f"strengths rank the sources (weight {1 - trust:.2f}): variables can be told apart, or "
-        f"share no rare events; {numbers}."
+        f"strengths rank the sources (weight {1 - trust:.2f}), since variables can be "
+        f"distinguished or share no rare events: {numbers}."
     )
 
 
@@ -297,8 +296,8 @@ def _lasting(samples: Samples) -> float:
 
 
 def _explained(samples: Samples) -> float:
-    """Return the median share of a variable's next step that two past values of all others explain,
-    of the part that two of its own leave unexplained.
+    """Return the median share of the surprise in a variable's next step, given two of its own past
+    values, that two past values of all others explain.
     """
     root, dim = _root(samples, 2), samples.dim
     shares = []
@@ -318,12 +317,12 @@ def _shares(samples: Samples):
     dim = samples.dim
     root = _root(samples, max(ORDERS))
     step, total = root[:, -dim:], np.sum(root[:, -dim:] ** 2, axis=0)
-    # The values that order p knows of a variable are its first p rows: [variable order moment].
+    # Order p uses the first p rows of a variable: [variable order moment].
     past = np.moveaxis(root[:, :-dim].reshape(len(root), -1, dim), 0, 2).swapaxes(0, 1)
     shares, own = np.zeros((dim, dim)), np.zeros(dim)
     for target in range(dim):
         others = np.arange(dim) != target
-        # The first columns span what fewer past values do.
+        # The first columns span the same space as fewer past values.
         basis, _ = np.linalg.qr(past[target].T)
         for order in ORDERS:
             known = basis[:, :order]
@@ -333,7 +332,7 @@ def _shares(samples: Samples):
                 own[target] += (1 - alone / total[target]) / len(ORDERS)
             if alone <= STILL * total[target]:
                 continue
-            # One target at a time: all pairs at once would be gigabytes of a hundred variables.
+            # One target at a time: all pairs of a hundred variables would take gigabytes.
             sources = _without(past[others, :order], known)
             stacked = np.concatenate([sources, np.tile(left, (len(sources), 1, 1))], axis=1)
             both = _triangle(np.swapaxes(stacked, 1, 2))[:, -1, -1] ** 2
@@ -343,18 +342,16 @@ def _shares(samples: Samples):
 
 
 def _without(rows, known):
-    """Return the residual of rows on orthonormal columns; projected twice, against rounding
-    errors.
-    """
+    """Return the residual of rows on orthonormal columns, projected twice against rounding."""
     for _ in range(2):
         rows = rows - (rows @ known) @ known.T
     return rows
 
 
 def _root(samples: Samples, order: int):
-    """Return a triangular root of all second moments about the mean, columns past values (the last,
-    the one before, ..., each of all variables) and next increments: regressions on any of them need
-    nothing else of the data.
+    """Return a triangular root of all second moments about the mean, which is all that regressions
+    need of the data. Columns are past values (the last, the one before, ..., each of all variables)
+    and next increments.
     """
     pieces = [np.asarray(v, float) for v in samples.values]
     rows = _rows(pieces, order)
@@ -365,7 +362,7 @@ def _root(samples: Samples, order: int):
     kept = kept - kept.mean(axis=0)
     scale = np.sqrt(np.mean(kept**2, axis=0))
     kept = kept / np.where(scale > STILL * size, scale, np.inf)
-    # Rows that tell apart what is constant or a copy, and too small to matter elsewhere.
+    # Ridge rows, which separate constants and copies and are too small to matter elsewhere.
     n_past = order * samples.dim
     ridge = RIDGE * np.sqrt(len(kept)) * np.eye(n_past, kept.shape[1])
     return _triangle(np.concatenate([kept, ridge]))
@@ -384,7 +381,7 @@ def _triangle(columns):
     return np.linalg.qr(columns, mode="r")
 
 
-# Half a sample: what no record resolves.
+# Half a sample, which no record resolves.
 RESOLUTION = 0.5
 
 
@@ -392,7 +389,7 @@ class TravelTime(NamedTuple):
     """The result of [`travel_time`][ndde_jax.measure.travel_time], in the unit of `dt`.
 
     - `delay`: estimate; `lower`, `upper`: ends of its interval.
-    - `likeness`: correlation at that delay. Where it is low, nothing travels.
+    - `likeness`: correlation at that delay. If it is low, nothing travels.
     - `at_end`: whether the delay is the largest that was tried, and so only a lower bound.
     """
 
@@ -415,22 +412,22 @@ def travel_time(
 ) -> TravelTime:
     """Return the delay at which a target's deviations from its median look most like the source's.
 
-    The likeness of a shift is the correlation of d·|d|, d being the deviation from the median: high
-    and low extremes count most, the units do not. Between samples the highest likeness is
-    interpolated by a parabola. The interval comes from drawing blocks of `2 · largest` samples
-    anew, and half a sample is added at either end, which no record resolves. Only delays from 0 on
-    are tried: the direction is taken as known.
+    The likeness at a shift is the correlation of d·|d|, where d is the deviation from the median:
+    high and low extremes count most, and units do not matter. The highest likeness is interpolated
+    between samples by a parabola. The interval comes from a bootstrap of blocks of `2 · largest`
+    samples, widened at either end by half a sample, which no record resolves. Only non-negative
+    delays are tried: the direction is assumed to be known.
 
     **Arguments:**
 
-    - `x`: [`Samples`][ndde_jax.Samples], or what
-        [`read_samples`][ndde_jax.read_samples] takes (then `dt` is 1), equally spaced.
-        Missing values are left out pair by pair.
+    - `x`: [`Samples`][ndde_jax.Samples], or input of
+        [`read_samples`][ndde_jax.read_samples] (then `dt` is 1), equally spaced.
+        Missing values are omitted pair by pair.
     - `source`, `target`: positions or names.
     - `largest`: longest delay, in samples.
     - `level`: confidence level of the interval.
-    - `draws`: number of bootstrap draws of blocks; 400 fix the ends of a 90 % interval to about a
-        tenth of its width.
+    - `draws`: number of bootstrap draws of blocks; 400 determine the ends of a 90 % interval to
+        about a tenth of its width.
     - `key`: random key of the draws.
 
     **Returns:** [`TravelTime`][ndde_jax.measure.TravelTime].
@@ -448,7 +445,7 @@ def travel_time(
     print(ndde.measure.travel_time(x, 0, 1, largest=20, key=jax.random.key(0)).delay)  # about 7
     ```
 
-    Künsch, [1989](https://doi.org/10.1214/aos/1176347265), for drawing blocks.
+    The block bootstrap follows Künsch, [1989](https://doi.org/10.1214/aos/1176347265).
     """
     samples = _read(x, "travel_time")
     ends = [_position(samples, end, name) for end, name in ((source, "source"), (target, "target"))]
@@ -462,7 +459,7 @@ def travel_time(
     if length < 8 * largest:
         raise ValueError(
             f"largest must leave four blocks of 2 * largest samples; got {largest} for "
-            f"{length} samples that have one so much later. Choose at most {length // 8}."
+            f"{length} pairs of samples that far apart. Choose at most {length // 8}."
         )
     sums = _block_sums([value[:, ends] for value in samples.values], largest)
     n_blocks = sums.shape[-1]
@@ -470,7 +467,7 @@ def travel_time(
     chosen = np.random.default_rng(seed).multinomial(
         n_blocks, np.full(n_blocks, 1 / n_blocks), draws
     )
-    # [shift draw], the first of all blocks once
+    # [shift draw]; the first draw has every block once
     alike = _correlations(sums @ np.column_stack([np.ones(n_blocks), chosen.T]))
     best = np.array([_peak(column) for column in alike.T])
     tail = (1 - level) / 2
@@ -483,9 +480,9 @@ def travel_time(
 
 
 def likeness(samples: Samples, largest: int) -> Square:
-    """Return the likeness, as in [`travel_time`][ndde_jax.measure.travel_time], at the best shift
-    of up to `largest` samples, of all pairs, by Fourier transforms: missing values and those past
-    an end count as the median.
+    """Return the likeness of all pairs, as in [`travel_time`][ndde_jax.measure.travel_time], at the
+    best shift of up to `largest` samples, by Fourier transforms. Missing values and those past an
+    end count as the median.
     """
     together = np.concatenate(samples.values).astype(float)
     centre = np.nanmedian(together, axis=0)
@@ -495,7 +492,7 @@ def likeness(samples: Samples, largest: int) -> Square:
         d = d * np.abs(d)
         d = d - d.mean(axis=0)
         wave = np.fft.rfft(d, len(d) + largest, axis=0)
-        # What was now times what is so many samples later; one source at a time, for memory.
+        # Products with later values at all shifts; one source at a time, to save memory.
         for source in range(samples.dim):
             products = np.conj(wave[:, source, None]) * wave
             total[:, source] += np.fft.irfft(products, len(d) + largest, axis=0)[: largest + 1]
@@ -514,7 +511,7 @@ def _position(samples: Samples, variable: Any, name: str) -> int:
 
 
 def _block_sums(pairs: list[np.ndarray], largest: int) -> np.ndarray:
-    """Return the sums of 1, a, b, a², b² and ab over blocks, `[moment shift block]`, a being the
+    """Return the sums of 1, a, b, a², b² and ab over blocks, `[moment shift block]`, where a is the
     source now and b the target `shift` samples later.
     """
     together = np.concatenate(pairs).astype(float)
@@ -534,7 +531,7 @@ def _block_sums(pairs: list[np.ndarray], largest: int) -> np.ndarray:
         blocks = max(n // (2 * largest), 1)
         starts = np.arange(blocks) * n // blocks
         sums = functools.partial(np.add.reduceat, indices=starts, axis=1)
-        # One moment after the other: together they are six times as large.
+        # One moment at a time: together they take six times the memory.
         moments = [sums(both.astype(float)), sums(a), sums(late)]
         found.append(np.stack([*moments, sums(a**2), sums(late**2), sums(a * late)]))
     return np.concatenate(found, axis=2)
@@ -549,7 +546,7 @@ def _correlations(sums: np.ndarray) -> np.ndarray:
 
 
 def _peak(likeness: np.ndarray) -> float:
-    """Return the position of the greatest likeness, in samples, between them by a parabola."""
+    """Return the position of the greatest likeness, in samples, interpolated by a parabola."""
     k = int(np.argmax(likeness))
     if not 0 < k < len(likeness) - 1:
         return float(k)

@@ -1,9 +1,9 @@
-"""The relevance of each source, by the present where it tells the rate, else by the past too.
+"""The relevance of each source, by the present if it determines the rate, else by the past too.
 
-Where all variables are seen and nothing is delayed, the present state tells the rate, and the past
-offers stand-ins only. Where something is hidden, or variables are static maps of states that are
-seen in part, the past carries what the present lacks. Which of the two holds shows in the data: by
-how much the past lowers what the present leaves unexplained.
+If all variables are observed and nothing is delayed, the present state determines the rate, and the
+past offers only proxies. If something is hidden, or variables are static maps of partly observed
+states, the past has information that the present lacks. The data decide which case holds: by how
+much the past lowers the residual variance left by the present.
 """
 
 import dataclasses
@@ -20,34 +20,34 @@ from ..select._splines import SHORTLIST, SplineGraph, graph_of_terms
 from ..windows._windows import KnownData, Windows
 from ._precedence import rank_sources
 
-# Weight of precedence from which on a report speaks of it.
+# Weight of precedence above which a report mentions it.
 SPOKEN_OF = 0.05
-# Of a target's variance: gains below this are no sign of anything hidden.
+# Share of a target's variance: gains below this are no sign of hidden variables.
 NOTICEABLE = 0.1
-# How fast trust in the present falls with what the past adds, in units of the logarithm of a risk.
-# Chosen on simulated networks of CausalDynamics; anything from 8 on ranks about as well.
+# How fast trust in the present falls with the gain from the past, per unit of log risk. Chosen on
+# simulated networks of CausalDynamics; any value from 8 up ranks about as well.
 STEEPNESS = 16.0
-# Condition up to which the inverse of a factor tells what a source explains to six digits.
+# Condition number up to which an inverse factor gives the share of a source to six digits.
 DEFINITE = 1e9
 
 
 def rank(samples: Samples, screened: Screened, source_value) -> tuple[Square, tuple[str, ...]]:
-    """Return the ranking of sources of a discovery, and sentences on the choice and its reason:
-    that of [`relevance`][ndde_jax.measure._relevance.relevance], which gives way to precedence
-    where [`rank_sources`][ndde_jax.measure.rank_sources] decides so.
+    """Return the ranking of sources of a discovery, and sentences on its basis: the ranking is
+    that of [`relevance`][ndde_jax.measure._relevance.relevance], replaced by precedence as far as
+    [`rank_sources`][ndde_jax.measure.rank_sources] trusts it.
 
     **Arguments:**
 
     - `source_value`: strengths of sources, `[source target]`.
     """
     strengths = np.nan_to_num(np.maximum(np.asarray(source_value, float), 0))
-    # Who comes first shows in a whole record, not in the parts that a mask leaves.
+    # Precedence shows in a whole record, not in the parts that a mask leaves.
     first = None if samples.mask else rank_sources(samples, strengths)
     if first is not None and first.trust >= 1:
         return first.precedence, (first.reason,)
     value, reason = relevance(screened)
     value = np.nan_to_num(value)
-    # Shares say nothing of how much there is to share: together they are what is explained.
+    # Shares have no scale: let them add up to the explained variance.
     explained = float(np.nansum(np.clip(1 - np.asarray(screened.found.risk, float), 1e-6, 1)))
     value = value * explained / max(float(value.sum()), 1e-12)
     reasons = (reason,) if reason else ()
@@ -61,15 +61,15 @@ def rank(samples: Samples, screened: Screened, source_value) -> tuple[Square, tu
 def relevance(screened: Screened) -> tuple[Square, str]:
     """Return a ranking of sources, from 0 to about 1, and a sentence on its basis.
 
-    With t = exp(−16 g), g being the mean over targets of log((risk by the present + .1) / (risk
-    with the past + .1)) where that is positive, it is t · present + (1 − t) · past. By the present,
-    a source counts by the root of the geometric mean of what is lost without it and its share among
-    all sources of the target; by the past, where the size of a stand-in means little, by the root
-    of that share alone. A search has to pick one of many stand-ins, and on other noise would pick
-    another; a linear regression on all of them does not choose. So the two are averaged there, with
-    the square of the ratio of their risks for the weight of the second: none where effects are
-    bent. Where one lag of each source tells its target's rate, as delays do, this ranks sources as
-    their strengths do.
+    With t = exp(−16 g), where g is the mean over targets of log((risk by the present + .1) / (risk
+    with the past + .1)) where positive, the ranking is t · present + (1 − t) · past. By the
+    present, a source counts as the root of the geometric mean of the loss without it and its share
+    among all sources of the target. By the past, where the size of a proxy means little, it counts
+    as the root of that share alone. A search must pick one of many proxies, and with other noise
+    would pick another; a linear regression on all of them does not choose. So for the past the two
+    are averaged, with the squared ratio of their risks as the weight of the regression: none for
+    nonlinear effects. If one lag of each source determines its target's rate, as with delays,
+    sources rank like their strengths.
     """
     windows, found = screened.windows, screened.found
     value = _by_source(found)
@@ -83,8 +83,8 @@ def relevance(screened: Screened) -> tuple[Square, str]:
     gain = np.log((np.asarray(now.risk, float) + NOTICEABLE) / (risk + NOTICEABLE))
     trust = float(np.exp(-STEEPNESS * np.mean(np.maximum(gain, 0))))
     reason = (
-        "The ranking of sources, found.source_scores, rests on what each tells of a target's rate: "
-        f"to {trust:.0%} by its present value alone, to {1 - trust:.0%} by its past as well."
+        "The ranking of sources, found.source_scores, is based on how well each explains a target's"
+        f" rate: {trust:.0%} by its present value alone, {1 - trust:.0%} by its past as well."
     )
     return trust * _shares(_by_source(now), 0.5) + (1 - trust) * past, reason
 
@@ -100,8 +100,8 @@ def _by_present(screened: Screened) -> SplineGraph:
 
 
 def _present(windows: Windows) -> Windows:
-    """Return the windows, row by row, with the present state alone."""
-    # Cut by NumPy: to JAX a slice of every other length would be another program.
+    """Return the same windows with the present state alone."""
+    # Sliced by NumPy: JAX would compile a slice of every length.
     prior = jax.tree.map(lambda a: to_jax(np.asarray(a)[..., :1]), windows.prior)
     history = to_jax(np.asarray(windows.history)[:, :1])
     partial = windows.partial
@@ -112,16 +112,16 @@ def _present(windows: Windows) -> Windows:
 
 
 def _by_source(found: SplineGraph) -> Square:
-    """Return the worth of a source at its best lag, or at all its kept lags together if that is
-    more.
+    """Return the strength of each source at its best lag, or at all its kept lags together if that
+    is larger.
     """
     value = np.maximum(np.asarray(found.value).max(axis=2), np.asarray(found.source_value))
     return np.asarray(value, float)
 
 
 def linear_gains(data: KnownData) -> tuple[Square, Float[np.ndarray, " target"]]:
-    """Return the rise of the risk of a linear regression without a source at all lags, and that
-    risk.
+    """Return the rise of the risk of a linear regression without a source at all lags, and the risk
+    with all sources.
     """
     root = np.sqrt(data.weight)[:, None]
     total = max(float(data.weight.sum()), 1.0)
@@ -129,8 +129,8 @@ def linear_gains(data: KnownData) -> tuple[Square, Float[np.ndarray, " target"]]
     def centred(a):
         return (a - data.weight @ a / total) * root / np.sqrt(total)
 
-    # Lags of smooth records are all but collinear: orthogonal factors, since inner products would
-    # square their condition, and as many rows as columns from here on.
+    # Lags of smooth records are almost collinear, so use orthogonal factors: inner products would
+    # square the condition number. From here on there are as many rows as columns.
     both = np.concatenate([centred(data.inputs), centred(data.outputs)], axis=1)
     triangle = np.linalg.qr(both, mode="r")
     x, y = np.split(triangle, [data.inputs.shape[1]], axis=1)
@@ -139,7 +139,7 @@ def linear_gains(data: KnownData) -> tuple[Square, Float[np.ndarray, " target"]]
     scale, every = divisor(power), np.arange(x.shape[1])
     apart = _apart(x)
     if apart is not None:
-        # What a source explains beside the others lies along its rows of the inverse.
+        # The part that only a source explains lies along its rows of the inverse.
         along = [np.linalg.qr(apart[every % data.dim == i].T)[0] for i in range(data.dim)]
         rises = [((own.T @ y[: len(every)]) ** 2).sum(axis=0) / scale for own in along]
         return np.stack(rises), (y[len(every) :] ** 2).sum(axis=0) / scale
@@ -154,7 +154,7 @@ def linear_gains(data: KnownData) -> tuple[Square, Float[np.ndarray, " target"]]
 
 
 def _apart(x: Float[np.ndarray, "row input"]) -> Float[np.ndarray, "input input"] | None:
-    """Return the inverse of a triangular factor; None where inputs are all but collinear."""
+    """Return the inverse of a triangular factor; None if inputs are almost collinear."""
     factor = x[: x.shape[1]]
     if len(factor) < x.shape[1] or not np.diagonal(factor).all():
         return None
@@ -163,7 +163,7 @@ def _apart(x: Float[np.ndarray, "row input"]) -> Float[np.ndarray, "input input"
 
 
 def _shares(value: Square, exponent: float) -> Square:
-    """Return the root of a strength over a power of the sum of those of a target."""
+    """Return the root of each strength divided by a power of the sum over its target's sources."""
     value = np.maximum(value, 0)
     total = value.sum(axis=0, keepdims=True)
     return np.sqrt(value / divisor(total) ** exponent)

@@ -24,10 +24,10 @@ from ..windows._windows import Windows, half_blocks
 class EdgeStability(eqx.Module):
     """The shares of refits that find an edge, `[source target lag]`.
 
-    - `selected`: of (seed, half of the data), by the strategy.
-    - `open`: of (seed, half of the data, coefficient on the penalty's path), by gates alone; as
-        `selected` for a strategy without gates.
-    - `graphs`: the graph selected each time, `[refit source target lag]`.
+    - `selected`: share of (seed, half of the data), by the strategy.
+    - `open`: share of (seed, half of the data, coefficient on the penalty's path), by gates alone;
+        equals `selected` for a strategy without gates.
+    - `graphs`: the graph selected by each refit, `[refit source target lag]`.
     """
 
     selected: Scores
@@ -38,9 +38,9 @@ class EdgeStability(eqx.Module):
         """Return a bound on the expected number of false edges among those selected more often than
         `threshold` > ½: q² / ((2 · threshold − 1) · p), with q edges selected on average among p.
 
-        For random halves, exchangeable false edges and a selection better than guessing; the halves
-        here are contiguous, because samples depend on one another, so it is a guide. Meinshausen
-        and Bühlmann, *Stability selection*, JRSS B 72 (2010).
+        The bound holds for random halves, exchangeable false edges and a selection better than
+        guessing. The halves here are contiguous, because samples are dependent, so it is a guide.
+        Meinshausen and Bühlmann, *Stability selection*, JRSS B 72 (2010).
         """
         check_number(threshold, "threshold", above=0.5, most=1)
         chosen = jnp.mean(jnp.sum(self.graphs, axis=(1, 2, 3)).astype(self.selected.dtype))
@@ -58,19 +58,19 @@ def edge_stability(
 ) -> EdgeStability:
     """Select the graph again on the first, middle and last half of the data, from several seeds.
 
-    An edge that only one half knows belongs to that half: to chance, or to dynamics that changed.
+    An edge found in only one half is due to chance, or to dynamics that changed.
 
     **Arguments:**
 
-    - `windows`: of one system; outside `jit`, because halves depend on missing values.
+    - `windows`: windows of one system; outside `jit`, because halves depend on missing values.
     - `seeds`: repetitions on each half.
     - `strategy`, `price`: as for [`recover`][ndde_jax.recover]; or, without a price, a function of
         windows and a key that returns a graph.
-    - `progress`: show a bar.
+    - `progress`: show a progress bar.
 
     **Returns:** [`EdgeStability`][ndde_jax.measure.EdgeStability].
 
-    **Raises:** `ValueError` if half of the data are fewer rows than variables plus one, and as
+    **Raises:** `ValueError` if half of the data has fewer rows than variables plus one, and as for
     [`recover`][ndde_jax.recover].
 
     ```python
@@ -88,14 +88,14 @@ def edge_stability(
     check_whole(seeds, "seeds")
     strategy = as_finder(strategy)
     if price is not None and callable(strategy):
-        raise ValueError("price is what a strategy takes; a function of windows has its own.")
+        raise ValueError("price applies to a strategy, not to a function of windows; omit it.")
     price = None if price is None else as_price(price)
     key = check_key(key)
     halves = half_blocks(windows)
     if halves[0].history.shape[0] < windows.dim + 1:
         raise ValueError(
-            f"half of the data are {halves[0].history.shape[0]} rows, fewer than dim + 1 = "
-            f"{windows.dim + 1}; stability needs longer data."
+            f"half of the data has {halves[0].history.shape[0]} rows, fewer than dim + 1 = "
+            f"{windows.dim + 1}. Use a longer record."
         )
 
     def one(i: int, device):
@@ -127,8 +127,8 @@ def find_again(
     price: AbstractPrice | None,
     key: PRNGKeyArray,
 ) -> tuple[Graph, Bool[Array, "path source target lag"]]:
-    """Return a graph, and those that gates alone keep along their path of coefficients where there
-    are any.
+    """Return a graph, and the graphs that gates alone keep along their path of coefficients, if
+    there are gates.
     """
     if not isinstance(strategy, AbstractStrategy):
         graph = jnp.asarray(strategy(windows, key))

@@ -1,6 +1,6 @@
-"""The worth of edges by refits of networks: with and without an edge, and with others in its place.
+"""Strengths of edges by refits of networks: with and without an edge, and with replacements.
 
-Refits certify, too, that flipping no single edge would pay.
+Refits also certify that flipping any single edge would not pay.
 """
 
 from typing import Any
@@ -41,27 +41,27 @@ def signal_strengths(
     config: Checked[StrengthConfig | None] = None,
     max_inputs: Checked[int | None] = None,
 ) -> SignalStrengths:
-    """Measure the worth of every edge relative to a graph.
+    """Measure the strength of every edge relative to a graph.
 
     For each target the graph is refitted as it is, with every single edge removed or added, and
-    without each source at all lags: from `restarts` random starts on all windows, and from there on
-    contiguous blocks with a gap of the largest lag around the held-out block. Networks are trained
-    by Levenberg–Marquardt with evidence regularisation, so noise-free data are fitted to about 1e-6
-    of their variance and noisy data are not overfitted.
+    without each source at all lags. Each refit takes `restarts` random starts on all windows, and
+    continues on contiguous blocks with a gap of the largest lag around the held-out block. Networks
+    are trained by Levenberg–Marquardt with evidence regularisation, so noise-free data are fitted
+    to about 1e-6 of their variance and noisy data are not overfitted.
 
-    Relative to a *selected* graph, because with many collinear inputs every single one can be
-    dropped from the full model at no cost.
+    Strengths are relative to a *selected* graph, because with many collinear inputs any single one
+    can be dropped from the full model at no cost.
 
     **Arguments:**
 
     - `windows`: from [`lagged_windows`][ndde_jax.lagged_windows], one system.
-    - `key`: random starts, bootstrap, and the fit that selects the graph.
+    - `key`: random key of the starts, the bootstrap, and the fit that selects the graph.
     - `graph`: `[source target lag]`; `"full"` for all edges allowed (good for few inputs); by
         default the graph that [`recover`][ndde_jax.recover] finds with this `config` of refits.
     - `config`: [`StrengthConfig`][ndde_jax.fitting.StrengthConfig].
-    - `max_inputs`: most inputs of any network compared, static. By default the largest in-degree of
-        the graph plus one, rounded up to a multiple of four; under `jit` and `vmap`, where the
-        graph is not known, all inputs.
+    - `max_inputs`: largest number of inputs of a compared network, static. By default the largest
+        in-degree of the graph plus one, rounded up to a multiple of four; under `jit` and `vmap`,
+        where the graph is not known, all inputs.
 
     **Returns:** [`SignalStrengths`][ndde_jax.measure.SignalStrengths]; all NaN for windows that
     [`fit`][ndde_jax.fit] would refuse.
@@ -69,8 +69,7 @@ def signal_strengths(
     **Raises:** `ValueError` for a graph of the wrong shape, or with more inputs than `max_inputs`
     allows.
 
-    After the paper's s_ij² (equation "signal"), but relative to a graph, where the paper's is
-    relative to all inputs.
+    Based on the paper's s_ij² (equation "signal"), but relative to a graph instead of all inputs.
 
     ```python
     import jax, numpy as np
@@ -105,9 +104,9 @@ def _compared(
     key: PRNGKeyArray,
 ) -> dict[str, Array]:
     """Refit the graph `base`, every graph one edge away, and every graph without one source; return
-    its risk, and by how much an edge or a source lowers it, kept or not.
+    the risk of `base`, and by how much each edge or source lowers it, kept or not.
 
-    `max_inputs` bounds the inputs of any network and sets what a refit costs.
+    `max_inputs` bounds the inputs of any network and determines the cost of a refit.
     """
     data = FlatData(windows)
     dim, n_inputs = base.shape
@@ -117,7 +116,7 @@ def _compared(
 
     flipped = base[:, None, :] ^ jnp.eye(n_inputs, dtype=bool)[None]
     masks = [base[:, None, :], flipped]
-    if n_lags > 1:  # with one lag, leaving out a source is leaving out an edge
+    if n_lags > 1:  # with one lag, removing a source is removing an edge
         source = jnp.tile(jnp.eye(dim, dtype=bool), (1, n_lags))
         masks.append(base[:, None, :] & ~source[None])
     masks = jnp.concatenate(masks, axis=1)
@@ -179,8 +178,8 @@ class OneFlip(eqx.Module):
     """The local optimality of a graph in the L0 objective: no single edge is worth flipping.
 
     - `optimal`: whether no flip pays, per target.
-    - `margin`: by how much flipping an edge would raise the objective, `[source target lag]`; a
-        negative one says that flipping it pays. Infinite for edges that the prior decides.
+    - `margin`: by how much flipping an edge would raise the objective, `[source target lag]`. If it
+        is negative, flipping pays. Infinite for edges that the prior decides.
     - `price`: price of an edge, `[target]`.
     """
 
@@ -195,8 +194,8 @@ def one_flip_certificate(
     """Certify the graph that strengths were measured on.
 
     Every single addition and removal has been refitted for the strengths; this compares them with
-    the price of an edge. Relative to the refits, as [`exact_graph`][ndde_jax.select.exact_graph]
-    is.
+    the price of an edge. Like [`exact_graph`][ndde_jax.select.exact_graph], it is relative to the
+    refits.
 
     **Arguments:**
 
@@ -225,14 +224,14 @@ def one_flip_certificate(
 class RivalEdges(eqx.Module):
     """The best single replacement of every edge of a graph.
 
-    Costs are rises of the target's corrected risk, as shares of the variance of its rate; around
-    zero, the data cannot tell the edge from its rival. Infinite where there is no edge, or none to
-    replace it.
+    Costs are rises of the target's corrected risk, as shares of the variance of its rate. Near
+    zero, the data cannot distinguish the edge from its rival. Infinite where there is no edge, or
+    no replacement.
 
-    - `cost`: of the best replacement by *another* source, `[source target lag]`.
+    - `cost`: cost of the best replacement by *another* source, `[source target lag]`.
     - `rival`: that source and the index of its lag, `[source target lag 2]`; −1 where there is
         none.
-    - `lag_cost`: of the same source at each other lag, `[source target lag rival_lag]`.
+    - `lag_cost`: cost of the same source at each other lag, `[source target lag rival_lag]`.
     """
 
     cost: Scores
@@ -250,19 +249,18 @@ def rival_edges(
 ) -> RivalEdges:
     """Replace every edge of a graph by every other candidate in turn, and refit.
 
-    A signal strength is the loss when an edge is left out and nothing takes its place. Where
-    candidates are functions of one another (neighbouring lags, a limit cycle, two sensors of one
-    thing), another input could have done as well; then the graph is one of several that the data
-    support equally. Each refit takes the better of two starts, half of `config.steps` each: the
-    network of the graph, with the replaced column scaled by the correlation of the two inputs, and
-    random weights.
+    A signal strength is the loss when an edge is removed and not replaced. If candidates are
+    functions of one another (neighbouring lags, a limit cycle, two sensors of the same quantity),
+    another input may do as well, and the graph is one of several that the data support equally.
+    Each refit takes the better of two starts, half of `config.steps` each: the network of the
+    graph, with the replaced column scaled by the correlation of the two inputs, and random weights.
 
-    **Arguments:** as for [`signal_strengths`][ndde_jax.signal_strengths]; `graph` is needed.
+    **Arguments:** as for [`signal_strengths`][ndde_jax.signal_strengths]; `graph` is required.
 
     **Returns:** [`RivalEdges`][ndde_jax.measure.RivalEdges]. A replacement that the prior does not
     allow is no rival.
 
-    **Raises:** as [`signal_strengths`][ndde_jax.signal_strengths].
+    **Raises:** as for [`signal_strengths`][ndde_jax.signal_strengths].
 
     ```python
     import jax, numpy as np
@@ -326,7 +324,7 @@ def _replacements(
 
         def replace(edge, rival):
             changed = (mask & ~unit[edge]) | unit[rival]
-            # The least-squares image of the old input in the new one.
+            # The least-squares projection of the old input onto the new one.
             column = weight[:, edge] * correlation[edge, rival] / power[rival]
             start = weight.at[:, edge].set(0).at[:, rival].set(column)
             index, used = select_inputs(changed.astype(dtype), max_inputs)
@@ -343,7 +341,7 @@ def _replacements(
         def pair(index):
             edge, rival = index // n_inputs, index % n_inputs
             possible = mask[edge] & ~required[edge] & allowed[rival] & ~mask[rival]
-            # A branch that is not taken costs nothing: most pairs are none.
+            # A branch that is not taken costs nothing, and most pairs are not possible.
             return jax.lax.cond(
                 possible & ~data.refused,
                 lambda: replace(edge, rival),
@@ -362,17 +360,17 @@ def joint_strengths(
     key: Checked[PRNGKeyArray],
     config: Checked[StrengthConfig | None] = None,
 ) -> Float[Array, "source target"]:
-    """Return the strength of each source of a graph that all other variables together cannot
-    replace.
+    """Return the part of the strength of each source of a graph that all other variables together
+    cannot replace.
 
-    The rise of the target's corrected risk when the source is left out at all lags and *every other
-    candidate input* takes its place: the paper's signal strength, whose projection is onto
+    This is the rise of the target's corrected risk if the source is removed at all lags and *every
+    other candidate input* replaces it: the paper's signal strength, whose projection is onto
     functions of all other coordinates, with the lags of a source taken together. Strengths relative
-    to a sparse graph are larger. Near zero, the source is a function of the others along the
-    data, and the graph is a choice among equals. NaN where the graph has no edge.
+    to a sparse graph are larger. Near zero, the source is a function of the others in these data,
+    and the graph is one of several equally good ones. NaN where the graph has no edge.
 
-    **Arguments:** as for [`rival_edges`][ndde_jax.measure.rival_edges]. Networks see all candidate
-    inputs, so this is for some forty of them.
+    **Arguments:** as for [`rival_edges`][ndde_jax.measure.rival_edges]. Networks take all candidate
+    inputs, so this is for about forty of them.
 
     ```python
     import jax, numpy as np
@@ -394,10 +392,10 @@ def joint_strengths(
 
 @eqx.filter_jit
 def rises_without(windows: Windows, groups, asked, config: StrengthConfig, key):
-    """Return the rise of the corrected risk of every target from all candidates to all but a group
-    of them, `[target group]`, NaN where it is not `asked`; and the risk of all.
+    """Return the rise of the corrected risk of every target if a group of candidates is removed,
+    `[target group]`, NaN where not `asked`; and the risk with all candidates.
 
-    `groups` are inputs left out together, `[group input]`; `asked` is `[target group]`.
+    `groups` are inputs removed together, `[group input]`; `asked` is `[target group]`.
     """
     data = FlatData(windows)
 

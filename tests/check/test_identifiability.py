@@ -54,7 +54,7 @@ def test_stability_refusals():
     for strategy, price, message in [
         (ndde.select.Gates, None, r"Mind the parentheses"),
         ("splines", None, "strategy must be a strategy such as"),
-        (lambda windows, key: None, 0.1, "price is what a strategy takes"),
+        (lambda windows, key: None, 0.1, "price applies to a strategy"),
     ]:
         with pytest.raises(ValueError, match=message):
             ndde.measure.edge_stability(windows(), key=jr.key(0), strategy=strategy, price=price)

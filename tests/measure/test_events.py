@@ -42,7 +42,7 @@ def test_many_steps_of_what_was_set_are_no_passing_events():
     samples = step_test(30)
     assert read_events(samples, lags=lags) is None
     ranking = ndde.measure.rank_sources(samples, np.eye(2))
-    assert ranking.trust == 0 and "x0 was set, in many steps" in ranking.reason
+    assert ranking.trust == 0 and "x0 was set in many steps" in ranking.reason
 
 
 def test_shocks_that_reach_all_at_once_are_no_passing_events(flood):

@@ -103,7 +103,7 @@ def test_no_unit_matters(scale):
 def test_one_flood_is_ranked_by_precedence_and_a_feedback_loop_by_strengths():
     ranking = ndde.measure.rank_sources(flood(), np.full((4, 4), 0.01))
     assert ranking.trust > 0.9
-    assert "who predicts whom first" in ranking.reason
+    assert "precedence ranks the sources" in ranking.reason
     x, strengths = feedback()
     ranking = ndde.measure.rank_sources(x, strengths)
     assert ranking.trust == 0
