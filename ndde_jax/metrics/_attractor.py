@@ -1,6 +1,6 @@
 """Scores of the long-run behaviour of a learned system: spectra, invariant law, exponents.
 
-Trajectories are `[*batch time dim]` in standardised units, as for forecasts. Where only long-run
+Trajectories are `[*batch time dim]` in standardised units, as for forecasts. Since only long-run
 statistics are compared, the two need not start at the same state.
 """
 
@@ -25,7 +25,7 @@ from .._types import Checked, root
 from ..simulate._lyapunov import LyapunovSpectrum, kaplan_yorke_dimension
 from ._forecast import Trajectory, same_batch, same_length
 
-# Samples whose distances to all points are in memory at a time.
+# Number of samples whose distances to all points are in memory at a time.
 CHUNK = 128
 
 
@@ -38,18 +38,18 @@ def log_spectral_distance(
 ) -> Float[Array, "..."]:
     """Return the root mean square distance of two power spectra, in decibels.
 
-    Per variable √(mean over frequencies of (10 log₁₀ P − 10 log₁₀ P̂)²), then the mean over
-    variables. Spectra are Welch's: Hann window, half overlap, each segment less its mean; the zero
-    frequency is left out. Equal to `scipy.signal.welch` with its defaults.
+    This is √(mean over frequencies of (10 log₁₀ P − 10 log₁₀ P̂)²) per variable, averaged over
+    variables. Spectra are Welch's: Hann window, half overlap, each segment minus its mean, without
+    the zero frequency. They equal `scipy.signal.welch` with its defaults.
 
     **Arguments:**
 
-    - `predicted`, `truth`: `[*batch time dim]`; the longer one is cut. Put forecasts that may
-        explode through [`bounded`][ndde_jax.metrics.bounded] first.
-    - `segment`: samples of a segment, static; by default 2048 or a quarter of the length,
+    - `predicted`, `truth`: `[*batch time dim]`; the longer one is cut. Pass forecasts that may
+        diverge through [`bounded`][ndde_jax.metrics.bounded] first.
+    - `segment`: samples per segment, static; by default 2048 or a quarter of the length,
         whichever is less, so that at least seven segments are averaged.
-    - `floor`: both spectra are raised to this share of the true one's mean power, so that rounding
-        noise sixty decibels down (by default) is not compared.
+    - `floor`: both spectra are raised to at least this share of the true one's mean power, so that
+        rounding noise sixty decibels down (by default) is not compared.
 
     **Returns:** one number per trajectory, in dB; 0 for equal ones.
 
@@ -83,19 +83,19 @@ def squared_log_spectral_distance(
     floor: Checked[float] = 0.0,
     decibels: Checked[bool] = False,
 ) -> Float[Array, "..."]:
-    """Return the mean squared difference of two logarithmic power spectra: LSD in the words of the
-    paper, "the squared difference between the true and estimated log power spectral density".
+    """Return the mean squared difference of two logarithmic power spectra: the paper's LSD, "the
+    squared difference between the true and estimated log power spectral density".
 
-    The mean over variables and frequencies of (ln P − ln P̂)². The paper gives neither the logarithm
-    nor how spectra are estimated; they are those of
-    [`log_spectral_distance`][ndde_jax.metrics.log_spectral_distance], which takes roots, speaks in
-    decibels and is the one to prefer: squares are ruled by the frequencies at which a forecast has
-    next to no power.
+    This is the mean over variables and frequencies of (ln P − ln P̂)². The paper specifies neither
+    the logarithm nor the spectral estimator. Spectra are those of
+    [`log_spectral_distance`][ndde_jax.metrics.log_spectral_distance], which takes roots, is in
+    decibels and is preferable: squares are dominated by the frequencies at which a forecast has
+    almost no power.
 
-    **Arguments:** as there, and
+    **Arguments:** as for `log_spectral_distance`, and
 
     - `floor`: none by default, as in the paper.
-    - `decibels`: of 10 log₁₀ P instead, 18.9 times as much.
+    - `decibels`: compare 10 log₁₀ P instead, which is 18.9 times as much.
 
     **Returns:** one number per trajectory; 0 for equal ones.
 
@@ -124,16 +124,16 @@ def _same_segments(predicted: Any, truth: Any, segment: Any, floor: Any) -> tupl
     check_whole(segment, "segment", least=-n)
     if not 2 <= segment <= n:
         raise ValueError(
-            f"segment must lie between 2 and the number of samples, {n}; got {segment}. Without "
-            "one, at least 8 samples are needed."
+            f"segment must lie between 2 and the number of samples, {n}; got {segment}. The "
+            "default needs at least 8 samples."
         )
     return predicted, truth, int(segment), floor
 
 
 @partial(jax.jit, static_argnums=2)
 def _log_difference(predicted: Array, truth: Array, segment: int, floor: Any) -> Array:
-    """Return ln P of the truth less that of the forecast, `[*batch frequency dim]`, both from a
-    share of the true mean power on.
+    """Return ln P of the truth minus that of the forecast, `[*batch frequency dim]`, both raised to
+    at least a share of the true mean power.
     """
     true_power, power = _welch(truth, segment), _welch(predicted, segment)
     lowest = floor * jnp.mean(true_power, axis=-2, keepdims=True)
@@ -161,20 +161,20 @@ def state_space_divergence(
     D_stsp.
 
     Both laws are Gaussian mixtures with one isotropic component per point of the trajectory;
-    KL(truth ‖ predicted) is the mean of log p − log q over samples of the truth. Zero for the same
-    points, infinite never: far away it grows as squared distance / (2 · variance).
+    KL(truth ‖ predicted) is the mean of log p − log q over samples of the truth. It is zero for the
+    same points and never infinite: far away it grows as squared distance / (2 · variance).
 
     **Arguments:**
 
     - `predicted`, `truth`: `[*batch time dim]`; their lengths may differ.
-    - `variance`: of the components. 0.01 by default: at 1, as some authors take it, even the
-        constant mean scores 0.6, while a tenth of a standard deviation tells attractors apart.
-    - `n_samples`: of the Monte Carlo estimate, static; 1000 by default.
+    - `variance`: variance of the components, 0.01 by default: at 1, which some authors use, even
+        the constant mean scores 0.6; a tenth of a standard deviation distinguishes attractors.
+    - `n_samples`: number of samples of the Monte Carlo estimate, static; 1000 by default.
     - `max_points`: longer trajectories are thinned by the smallest whole number that leaves at most
-        so many components.
+        this many components.
     - `samples`: points of the true law to average over instead of drawn ones.
-    - `key`: for the draws; without one they are the same in every call, so that scores can be
-        compared. All trajectories of a batch share the draws.
+    - `key`: random key of the draws; without one they are the same in every call, so that scores
+        can be compared. All trajectories of a batch share the draws.
 
     **Returns:** one number per trajectory, in nats; may fall below zero by the Monte Carlo error.
 
@@ -216,7 +216,7 @@ def state_space_divergence(
 def _divergence(samples: Array, truth: Array, predicted: Array, variance: Array) -> Array:
     batch = truth.shape[:-2]
     flat = [a.reshape(-1, *a.shape[-2:]) for a in (samples, truth, predicted)]
-    # One trajectory after the other: the distances of a single one fill the caches already.
+    # One trajectory at a time: the distances of a single one already fill the caches.
     value = jax.lax.map(lambda each: _mean_log_ratio(variance, *each), tuple(flat))
     return value.reshape(batch)
 
@@ -251,9 +251,9 @@ def lyapunov_exponent_error(predicted: Any, truth: Any) -> Float[Array, "..."]:
 
     **Arguments:**
 
-    - `predicted`, `truth`: exponents in any order and one unit of time, `[*batch k]`, or
+    - `predicted`, `truth`: exponents `[*batch k]` in any order and the same unit of time, or
         [`LyapunovSpectrum`][ndde_jax.simulate.LyapunovSpectrum], both by the same algorithm over
-        orbits of the same length: published values are often off by more than the models are.
+        orbits of the same length: published values often have larger errors than the models.
 
     **Returns:** one number per spectrum; NaN if an exponent is.
 

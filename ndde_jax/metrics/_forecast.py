@@ -1,6 +1,6 @@
-"""Scores of forecasts: of one path, its error and the time for which it is valid; of many, theirs.
+"""Scores of forecasts: error and valid prediction time of single paths, and scores of ensembles.
 
-Single trajectories are `[*batch time dim]` in standardised units: every variable by the mean and
+Single trajectories are `[*batch time dim]`, with every variable standardised by the mean and
 standard deviation of the training data. Row 0 of both is the given initial state; the result is
 one number per trajectory of the batch. Paths of an ensemble lie along the first axis,
 `[path *shape]`, as forecasts return them. Every function takes NumPy or JAX arrays and works under
@@ -27,14 +27,14 @@ Each: TypeAlias = Checked[Shaped[ArrayLike, "..."]]
 def bounded(predicted: Trajectory, *, limit: Checked[float] = 1e3) -> Array:
     """Return a forecast without infinities: values after it diverged are replaced by distant ones.
 
-    From the first row with a value that is not finite on, all values are `limit`; before that they
-    are clipped to ±`limit`. Without this one forecast that explodes makes every mean infinite.
+    From the first row with a non-finite value on, all values are `limit`; earlier values are
+    clipped to ±`limit`. Otherwise a single forecast that diverges makes every mean infinite.
 
     **Arguments:**
 
     - `predicted`: a forecast `[*batch time dim]`.
-    - `limit`: in standardised units, where an attractor spans about ±3; 1000 by default, far
-        outside and far from overflow when squared.
+    - `limit`: bound in standardised units, in which an attractor spans about ±3; 1000 by default,
+        far outside the attractor and far from overflow when squared.
 
     **Returns:** an array of the same shape.
 
@@ -71,8 +71,8 @@ def valid_prediction_time(
     """Return the time until a forecast is further than `threshold` from the truth, in Lyapunov
     times.
 
-    `lyapunov · dt · k`, k being the first sample at which the error exceeds the threshold or is not
-    a number; the whole length if it never does.
+    This is `lyapunov · dt · k`, where k is the first sample at which the error exceeds the
+    threshold or is not a number; the whole length if there is none.
 
     **Arguments:**
 
@@ -80,9 +80,9 @@ def valid_prediction_time(
     - `dt`: sampling interval, a number or one per trajectory.
     - `lyapunov`: largest exponent of the true system per unit of time; the default 1 gives time in
         the unit of `dt`.
-    - `threshold`: 1 by default, about as far as the typical distance of a state from the mean.
-    - `norm`: of the error at one time. `"l2"`, the default, is the Euclidean distance over
-        variables; `"rms"` its root mean square, which does not grow with their number (with
+    - `threshold`: 1 by default, about the typical distance of a state from the mean.
+    - `norm`: norm of the error at one time. `"l2"`, the default, is the Euclidean distance over
+        variables; `"rms"` is its root mean square, which does not grow with their number (with
         threshold 0.5 the valid prediction time of Vlachas et al., *Neural Networks* 126, 2020).
 
     **Returns:** one number per trajectory, at most `lyapunov · dt · time`.
@@ -111,7 +111,7 @@ def valid_prediction_time(
 def _valid_time(predicted: Any, truth: Any, norm: str, threshold: Any, dt: Any, rate: Any) -> Array:
     square = (predicted - truth) ** 2
     error = jnp.sqrt(jnp.sum(square, axis=-1) if norm == "l2" else jnp.mean(square, axis=-1))
-    # Written so that an error that is not a number counts as beyond any threshold.
+    # In this form an error that is not a number exceeds any threshold.
     valid = error <= threshold[..., None]
     steps = jnp.sum(jnp.cumprod(valid.astype(jnp.int32), axis=-1), axis=-1)
     return steps.astype(error.dtype) * (dt * rate)
@@ -122,16 +122,16 @@ def nrmse(
 ) -> Float[Array, "..."]:
     """Return the root mean square error over the variables, averaged over the first Lyapunov times.
 
-    The mean over samples 1 … n of √(mean over variables of the squared error), with
-    n = horizon / (lyapunov · dt), rounded; at least 2 and at most what there is. Not to be read
-    alone: the constant mean scores about 0.9 and so beats a second true orbit, about 1.3.
+    This is the mean over samples 1 … n of √(mean over variables of the squared error), with
+    n = horizon / (lyapunov · dt), rounded, at least 2 and at most the number available. Do not read
+    it alone: the constant mean scores about 0.9 and so beats a second true orbit, about 1.3.
 
     **Arguments:**
 
     - `predicted`, `truth`, `dt`, `lyapunov`: as for
-        [`valid_prediction_time`][ndde_jax.metrics.valid_prediction_time]. Put forecasts that may
-        explode through [`bounded`][ndde_jax.metrics.bounded] first.
-    - `horizon`: in Lyapunov times; 5 by default, by when most forecasts of chaos have lost track.
+        [`valid_prediction_time`][ndde_jax.metrics.valid_prediction_time]. Pass forecasts that may
+        diverge through [`bounded`][ndde_jax.metrics.bounded] first.
+    - `horizon`: in Lyapunov times; 5 by default, when most forecasts of chaos have lost track.
 
     **Returns:** one number per trajectory; NaN if a forecast is not finite within the horizon.
 
@@ -178,7 +178,7 @@ def as_trajectory(x: Any, name: str) -> Array:
 
 
 def same_batch(predicted: Any, truth: Any) -> tuple[Array, Array]:
-    """Return both as floating arrays of one type, of one batch and the same variables."""
+    """Return both as floating arrays of one type, with the same batch and variables."""
     predicted, truth = as_trajectory(predicted, "predicted"), as_trajectory(truth, "truth")
     if predicted.shape[:-2] != truth.shape[:-2] or predicted.shape[-1] != truth.shape[-1]:
         raise ValueError(
@@ -216,18 +216,18 @@ def crps(
 ) -> Float[Array, "*shape"]:
     """Return the continuous ranked probability score of an ensemble; small is good.
 
-    E|X − y| − ½ E|X − X′|, X and X′ being drawn from the forecast, in units of the variable: the
-    squared distance between its distribution function and the step at what came, integrated. For a
-    single path it is the absolute error.
+    The score is E|X − y| − ½ E|X − X′|, with X and X′ drawn from the forecast, in units of the
+    variable: the integrated squared distance between the forecast distribution function and the
+    step at the observation. For a single path it is the absolute error.
 
     **Arguments:**
 
     - `samples`: `[path *shape]`.
-    - `truth`: `[*shape]`, what came. NaN gives NaN.
+    - `truth`: `[*shape]`, the observations. NaN gives NaN.
     - `fair`: average |X − X′| over pairs of different paths, the default, so that the expected
-        score does not depend on how many paths there are (Ferro, *QJRMS* 140, 2014). Without it,
-        of the empirical distribution itself, which punishes small ensembles. A single path has no
-        pairs: then both are the absolute error.
+        score does not depend on the number of paths (Ferro, *QJRMS* 140, 2014). Without it the
+        score is that of the empirical distribution, which penalises small ensembles. A single path
+        has no pairs: then both are the absolute error.
 
     **Returns:** `[*shape]`.
 
@@ -254,7 +254,7 @@ def _crps(samples: Array, truth: Array, fair: bool) -> Array:
     error = jnp.mean(jnp.abs(samples - truth[None]), axis=0)
     if n == 1:
         return error
-    # Of ordered values the mean absolute difference is a weighted sum.
+    # The mean absolute difference of sorted values is a weighted sum.
     rank = (2 * jnp.arange(1, n + 1) - n - 1).astype(samples.dtype)
     between = jnp.tensordot(rank, jnp.sort(samples, axis=0), 1)
     return error - between / (n * (n - 1) if fair else n * n)
@@ -267,10 +267,10 @@ def interval_coverage(
 ) -> Float[Array, ""]:
     """Return the share of observations that lie in their interval, ends included.
 
-    **Arguments:** arrays of one shape. Where the truth is NaN nothing came, and nothing is counted;
-    an interval with an end that is NaN contains nothing.
+    **Arguments:** arrays of one shape. Where the truth is NaN there is no observation, and nothing
+    is counted. An interval with an end that is NaN contains nothing.
 
-    **Returns:** a number, NaN if nothing came.
+    **Returns:** a number, NaN without observations.
 
     **Raises:** `ValueError` if the shapes differ.
 
@@ -298,11 +298,11 @@ def energy_score(
     samples: Checked[Shaped[ArrayLike, "path *batch dim"]],
     truth: Checked[Shaped[ArrayLike, "*batch dim"]],
 ) -> Float[Array, "*batch"]:
-    """Return the score of several variables together: E‖X − y‖ − ½ E‖X − X′‖, over pairs of
-    different paths; [`crps`][ndde_jax.metrics.crps] if there is one variable.
+    """Return the energy score of several variables, E‖X − y‖ − ½ E‖X − X′‖, over pairs of different
+    paths; equal to [`crps`][ndde_jax.metrics.crps] for one variable.
 
-    It sees whether the variables vary together as they should, which scores of one at a time do
-    not. Standardise variables of unlike units first.
+    It depends on whether the variables vary together correctly, which scores of single variables do
+    not. Standardise variables with different units first.
 
     **Arguments:**
 
@@ -352,8 +352,8 @@ def _floating(value: Any) -> Array:
 
 
 def _less_the_level(level: Any, *values: Any) -> list[Array]:
-    """Return values less what came, in the precision in which they are given: JAX's may not tell
-    levels such as 1e9 from their neighbours.
+    """Return the values minus a level, in the precision in which they are given: JAX's may not
+    resolve differences at levels such as 1e9.
     """
     xp, kind = namespace_of((level, values)), jnp.result_type(*map(floating_type, values))
     level, *values = (xp.asarray(a, np.float64 if xp is np else kind) for a in (level, *values))

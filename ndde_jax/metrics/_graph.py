@@ -1,8 +1,8 @@
 """Scores of recovered graphs against the true one.
 
 Every function takes whole arrays of edges of any shape (`[source target]`, `[source target lag]`,
-a stack over series, ...), pools all their entries and returns one number. For one number per series
-use `jax.vmap`. All of them work under `jit` and `vmap` and leave out the entries where `where` is
+a stack over series, ...), pools all entries and returns one number. For one number per series use
+`jax.vmap`. All functions work under `jit` and `vmap` and exclude the entries where `where` is
 False, for instance self-edges: `where=~jnp.eye(dim, dtype=bool)`.
 """
 
@@ -24,7 +24,7 @@ Where: TypeAlias = Checked[Bool[ArrayLike, "..."] | None]
 def auroc(scores: Edges, truth: Edges, *, where: Where = None) -> Float[Array, ""]:
     """Return the area under the receiver operating characteristic of edge scores.
 
-    The probability that a true edge, drawn at random, scores higher than an absent one, where a
+    This is the probability that a random true edge scores higher than a random absent one, where a
     tie counts one half: 1 for a perfect ranking, .5 for an uninformed one. Equal to
     `sklearn.metrics.roc_auc_score`, ties included.
 
@@ -63,8 +63,8 @@ def _auroc(scores: Array, truth: Array, keep: Array) -> Array:
 def auprc(scores: Edges, truth: Edges, *, where: Where = None) -> Float[Array, ""]:
     """Return the area under the precision-recall curve of edge scores (average precision).
 
-    The mean, over true edges, of the precision of the graph that keeps every entry scoring at least
-    as high. An uninformed score gets the share of true edges. Equal to
+    This is the mean, over true edges, of the precision of the graph that keeps every entry with at
+    least the same score. An uninformed score gets the share of true edges. Equal to
     `sklearn.metrics.average_precision_score` (a step function, no interpolation), ties included.
 
     **Arguments:** as for [`auroc`][ndde_jax.metrics.auroc].
@@ -101,14 +101,14 @@ def structural_hamming_distance(
     """Return the number of entries in which two directed graphs differ.
 
     A reversed edge counts twice, as in the CausalDynamics benchmark, and self-edges count like any
-    other entry unless `where` leaves them out.
+    other entry unless `where` excludes them.
 
     **Arguments:**
 
-    - `graph`, `truth`: same shape; boolean, or numbers that count as an edge from 0.5 on.
+    - `graph`, `truth`: same shape; boolean, or numbers that count as an edge from 0.5 up.
     - `where`: entries to compare, broadcast to that shape; all of them by default.
-    - `normalize`: divide by the number of compared entries. Off by default: the count is what most
-        papers print.
+    - `normalize`: divide by the number of compared entries. Off by default, since most papers print
+        the count.
 
     **Returns:** an integer scalar, or a float in [0, 1] if `normalize`.
 
