@@ -59,7 +59,7 @@ class Events(NamedTuple):
             f"{self.ranking.reason[0].upper()}{self.ranking.reason[1:]} Edges were searched for in "
             f"the {int(self.next.sum())} of {dim * (dim - 1)} ordered pairs that the tree of the "
             "greatest likenesses joins and in which one variable follows the other most closely. "
-            "Effects over longer distances cannot be told from effects through variables between."
+            "Effects over longer distances cannot be told from those of the variables between."
         )
 
 

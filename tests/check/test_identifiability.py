@@ -59,7 +59,7 @@ def test_stability_refusals():
         with pytest.raises(ValueError, match=message):
             ndde.measure.edge_stability(windows(), key=jr.key(0), strategy=strategy, price=price)
     x = np.random.default_rng(0).normal(size=(6, 2))
-    with pytest.raises(ValueError, match="longer data"):
+    with pytest.raises(ValueError, match="longer record"):
         ndde.measure.edge_stability(ndde.lagged_windows(x, dt=1.0), key=jr.key(0))
 
 
