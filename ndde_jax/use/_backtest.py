@@ -1,4 +1,4 @@
-"""Forecasts from many origins, beside simple methods that any model should beat."""
+"""Forecasts from many origins, compared with simple methods that any model should beat."""
 
 import dataclasses
 import importlib.util
@@ -21,23 +21,23 @@ from ._one_step import Rows
 from ._simulate import learned_paths, no_change
 
 OWN = "ndde_jax"
-# Steps ahead that are scored unless others are asked for, and the last one.
+# Steps ahead that are scored by default, with the last one.
 STEPS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Backtest:
-    """The scores by method and step; NumPy; made by `found.backtest`.
+    """Scores by method and step; NumPy; made by `found.backtest`.
 
-    - `methods`: `"ndde_jax"`, and the rivals, fitted to the record of the discovery.
+    - `methods`: `"ndde_jax"`, then the rivals, fitted to the record of the discovery.
     - `steps`: samples ahead, `[step]`.
-    - `scores`: CRPS of every origin, in standard deviations of a variable,
-        `[method origin step dim]`; `crps`: their means over origins, `[method step dim]`.
+    - `scores`: CRPS of every origin, in standard deviations of the variable,
+        `[method origin step dim]`; `crps`: the means over origins, `[method step dim]`.
     - `inside`: whether the later value lay inside the 90 % interval, `[method origin step dim]`;
-        `coverage`: how often, `[method step dim]`.
+        `coverage`: the share inside, `[method step dim]`.
     - `beyond`: origins whose past leaves the range of the record by more than a tenth of it, bool
-        `[origin]`: the drift is extrapolated there, and intervals do not include its error.
-    - `energy`: energy score of all variables, standardised, `[method step]`.
+        `[origin]`. The drift is extrapolated there, and intervals do not include its error.
+    - `energy`: energy score over all standardised variables, `[method step]`.
     """
 
     methods: tuple[str, ...]
@@ -56,22 +56,22 @@ class Backtest:
 
     @property
     def coverage(self) -> Float[np.ndarray, "method step dim"]:
-        """The share of later values that lay inside 90 % intervals."""
+        """The share of later values inside the 90 % intervals."""
         return self.inside.mean(axis=1)
 
     @property
     def crps(self) -> Float[np.ndarray, "method step dim"]:
-        """The continuous ranked probability scores, means over origins."""
+        """The continuous ranked probability scores, averaged over origins."""
         return self.scores.mean(axis=1)
 
     def against(
         self, rival: Checked[str]
     ) -> tuple[Float[np.ndarray, "step"], Float[np.ndarray, "step"]]:
-        """Return by how much the CRPS is better than a rival's, mean over variables and origins,
-        and the standard error of that mean, with origins taken as independent: right if `origins`
-        are so few that horizons do not overlap, else too small.
+        """Return by how much the CRPS is better than a rival's, averaged over variables and
+        origins, with its standard error. The error takes origins as independent: it is right if
+        `origins` are so few that horizons do not overlap, and too small otherwise.
 
-        **Raises:** `ValueError` for a rival that was not asked for.
+        **Raises:** `ValueError` for a rival that was not included.
         """
         rivals = self.methods[1:]
         if not isinstance(rival, str) or rival not in rivals:
@@ -89,7 +89,7 @@ class Backtest:
         return pd.DataFrame(columns, index).reset_index()
 
     def __repr__(self) -> str:
-        data = "data held back" if self.held_out else "the data that were fitted"
+        data = "held-out data" if self.held_out else "the data that were fitted"
         lines = [
             f"Backtest on {data}, {self.origins} origins: CRPS in standard deviations (coverage of "
             "90 % intervals), means over variables",
@@ -101,7 +101,7 @@ class Backtest:
             lines.append(f"{step:>4}  " + "".join(f"{cell:>20}" for cell in cells))
         if self.beyond.any():
             familiar = self.inside[0][~self.beyond]
-            rest = f"; of the others {familiar.mean():.2f} is covered" if len(familiar) else ""
+            rest = f"; coverage from the others is {familiar.mean():.2f}" if len(familiar) else ""
             lines.append(
                 f"{self.beyond.sum()} of the origins have a past outside the range of the record, "
                 f"where the drift is extrapolated{rest}."
@@ -123,31 +123,32 @@ class WithBacktests:
         rivals: Checked[Sequence[str]] = ("persistence", "climatology", "VAR"),
         at: Checked[Sequence[int] | None] = None,
     ) -> Backtest:
-        """Score forecasts from many origins against later values, beside those of rivals that know
-        the same record and the same lags.
+        """Score forecasts from many origins against later values, and those of rivals fitted to the
+        same record with the same lags.
 
         **Arguments:**
 
-        - `horizon`: in samples, or a time with its unit.
-        - `data`: to forecast, `[time dim]` at the interval of the discovery's, or
-            [`Samples`][ndde_jax.Samples] with times, which seasons that were removed call for. By
-            default its own record, which the drift has seen: then scores flatter it and the
-            autoregression alike. Data and scores are in measured units; rivals read logarithms
-            where the discovery does.
-        - `origins`: evenly spread over the stretches without gaps, 20 by default.
-        - `paths`: of each forecast, 100 by default.
-        - `key`: for the noise.
-        - `rivals`: `"persistence"`, steps of the record, summed up from the present;
+        - `horizon`: horizon in samples, or a time with its unit.
+        - `data`: data to forecast, `[time dim]` at the interval of the discovery, or
+            [`Samples`][ndde_jax.Samples] with times, which are required if seasons were removed. By
+            default the discovery's own record, to which the drift was fitted: scores then flatter
+            the drift and the autoregression alike. Data and scores are in measured units; rivals
+            read logarithms if the discovery does.
+        - `origins`: number of origins, evenly spread over the stretches without gaps; 20 by
+            default.
+        - `paths`: paths per forecast, 100 by default.
+        - `key`: key for the noise.
+        - `rivals`: `"persistence"`, steps of the record, accumulated from the present;
             `"climatology"`, values of the record; `"VAR"`, least squares of increments on all lags;
-            and, if asked for, `"PySINDy"` (`pip install "ndde_jax[peers]"`), polynomials of all
-            lags, with the noise of its residuals, which it does not have by itself.
+            and optionally `"PySINDy"` (`pip install "ndde_jax[peers]"`), polynomials of all lags,
+            with noise from its residuals, since it has no noise model.
         - `at`: steps ahead to score, in samples; 1, 2, 5, 10, 20, … and the last by default.
 
         **Returns:** [`Backtest`][ndde_jax.use.Backtest], a table of CRPS, coverage of 90 %
         intervals and energy score by step.
 
-        **Raises:** `ValueError` if the data hold fewer complete stretches of a history and the
-        horizon than origins, for an unknown rival or a step beyond the horizon; `ImportError`
+        **Raises:** `ValueError` if the data have fewer complete stretches of a history and the
+        horizon than origins, for an unknown rival, and for a step beyond the horizon; `ImportError`
         without PySINDy.
 
         ```python
@@ -165,7 +166,7 @@ class WithBacktests:
         check_whole(origins, "origins", least=2)
         check_whole(paths, "paths", least=2)
         rivals, at = _rivals(rivals), _steps(at, steps)
-        # One sample more than the largest lag: a finer step reads around it.
+        # One sample beyond the largest lag, since a finer step interpolates between samples there.
         need = int(self.lags[-1]) + 2
         record = [np.asarray(v, np.float64) for v in self.samples.values]
         # Offsets belong to recordings, and held-out data have none.
@@ -176,7 +177,7 @@ class WithBacktests:
         change = no_change(steps, len(self.names))
         own = np.asarray(learned_paths(self, self._members, change, past, paths, key)[0])
         own = np.moveaxis(own.reshape(len(past), paths, steps, -1), 1, 0)
-        # Rivals read what the discovery reads; all are scored in measured units.
+        # Rivals read what the discovery reads. All are scored in measured units.
         scale = np.nanstd(level.outside(np.concatenate(record)), axis=0)
         asked = Asked(record, self._members.rows, self.lags, past, steps, paths, rng)
         forecasts = (own, *(RIVALS[rival](asked) for rival in rivals))
@@ -194,7 +195,7 @@ def _rivals(names: Any) -> tuple[str, ...]:
     for name in names:
         check_choice(name, "rivals", RIVALS)
     if "PySINDy" in names and importlib.util.find_spec("pysindy") is None:
-        raise ImportError('a backtest beside PySINDy needs it: pip install "ndde_jax[peers]".')
+        raise ImportError('a backtest against PySINDy needs it: pip install "ndde_jax[peers]".')
     return tuple(dict.fromkeys(names))
 
 
@@ -211,21 +212,21 @@ def _steps(at: Any, steps: int) -> np.ndarray:
 def _held_back(found: Any, data: Any, level: Level) -> np.ndarray:
     """Return held-out data as the drift reads them, `[time dim]`.
 
-    **Raises:** `ValueError` for data without times where a season or a trend was removed.
+    **Raises:** `ValueError` for data without times if a season or a trend was removed.
     """
     values, timed = read_record(found, data, "data", level)
     gone = [t.name for t in removed_in_time(found)]
     if gone and timed is None:
         raise ValueError(
-            f"a {' and a '.join(gone)} was removed from the record of this discovery, and an array "
-            "has no times to remove it from data: give data=ndde_jax.read_samples(x, t=...)."
+            f"a {' and a '.join(gone)} was removed from the record of this discovery, but data is "
+            "an array without times. Give data=ndde_jax.read_samples(x, t=...)."
         )
     return values
 
 
 def _origins(record, need: int, steps: int, number: int):
-    """Return pasts `[origin past dim]` and the values that followed, `[origin step dim]`, evenly
-    spread over the complete stretches of a record.
+    """Return pasts `[origin past dim]` and later values `[origin step dim]`, evenly spread over the
+    complete stretches of a record.
     """
     length = need + steps
     long = [v for v in record if len(v) >= length]
@@ -235,7 +236,7 @@ def _origins(record, need: int, steps: int, number: int):
         raise ValueError(
             f"a backtest from {number} origins needs as many complete stretches of {need} samples "
             f"of history and {steps} to forecast; got {len(places)}. Shorten the horizon, give "
-            "longer data or ask for fewer origins."
+            "longer data or use fewer origins."
         )
     chosen = np.linspace(0, len(places) - 1, number).round().astype(int)
     pieces = np.stack([v[k : k + length] for v, k in (places[i] for i in chosen)])
@@ -243,10 +244,11 @@ def _origins(record, need: int, steps: int, number: int):
 
 
 def _score(forecasts, came, scale):
-    """Return the CRPS and whether intervals covered, `[origin step dim]`, and the energy score
+    """Return the CRPS, whether intervals cover, `[origin step dim]`, and the energy score,
     `[step]`.
     """
-    # About what came, since none of it depends on the level, which may be beyond single precision.
+    # Relative to the later values: no score depends on the level, which may exceed single
+    # precision.
     z = jnp.asarray((forecasts - came) / scale)
     low, high = path_quantile(z, 0.05), path_quantile(z, 0.95)
     zero = jnp.zeros(came.shape, z.dtype)
@@ -257,19 +259,20 @@ def _score(forecasts, came, scale):
 # ---- rivals: paths `[path origin step dim]` ----
 
 
-# Of PySINDy: polynomials of degree 3 up to so many inputs, of degree 2 up to so many, then linear.
+# Numbers of inputs up to which PySINDy uses polynomials of degree 3 and 2; beyond, it is linear.
 CUBIC, QUADRATIC = 12, 40
-# Deviations of the record, beyond which polynomials are held: an iterated one may explode.
+# States of polynomials are clipped at so many standard deviations of the record, since iterated
+# polynomials may explode.
 HELD = 20.0
 Paths = Float[np.ndarray, "path origin step dim"]
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Asked:
-    """The forecasts that a rival is asked for, and what it may know.
+    """The forecasts that a rival has to make, and the data it may use.
 
     - `record`: recordings of the discovery; `rows`: their complete steps.
-    - `past`: what came before each origin.
+    - `past`: the samples before each origin.
     """
 
     record: list[np.ndarray]
@@ -287,16 +290,16 @@ class Asked:
 
     @property
     def change(self) -> Float[np.ndarray, "row dim"]:
-        """The increments that follow them."""
+        """The increments after these states."""
         return self.rows.next - self.rows.now
 
     def drawn(self, values: Float[np.ndarray, "row dim"]) -> Paths:
-        """Return complete rows of some values, drawn anew at every step."""
+        """Return complete rows of `values`, drawn independently at every step."""
         values = values[np.isfinite(values).all(axis=1)]
         return values[self.rng.integers(len(values), size=(self.paths, len(self.past), self.steps))]
 
     def iterated(self, step: Callable, factor: np.ndarray, low: Any, high: Any) -> Paths:
-        """Return paths of increments that a step expects, with Gaussian noise, held in bounds."""
+        """Return paths of the expected increments of `step` plus Gaussian noise, held in bounds."""
         lags, (n, start, dim) = np.asarray(self.lags), self.past.shape
         x = np.zeros((self.paths, n, start + self.steps, dim))
         x[:, :, :start] = self.past
@@ -309,7 +312,7 @@ class Asked:
 
 
 def persistence(asked: Asked) -> Paths:
-    """Return forecasts by persistence: steps of the record, summed up from the present."""
+    """Return forecasts by persistence: steps of the record, accumulated from the present."""
     change = np.concatenate([np.diff(v, axis=0) for v in asked.record])
     change = change - change[np.isfinite(change).all(axis=1)].mean(axis=0)
     return asked.past[None, :, -1:] + np.cumsum(asked.drawn(change), axis=2)
@@ -334,8 +337,8 @@ def autoregression(asked: Asked) -> Paths:
 
 def sparse_regression(asked: Asked) -> Paths:
     """Return forecasts by PySINDy: increments regressed on polynomials of all lags, iterated. It
-    has no noise model: Gaussian noise of its residuals is added, and states are held within twenty
-    standard deviations of the record.
+    has no noise model, so Gaussian noise of its residuals is added, and states are held within
+    twenty standard deviations of the record.
     """
     import pysindy
 
@@ -347,7 +350,7 @@ def sparse_regression(asked: Asked) -> Paths:
     middle, spread = inputs.mean(axis=0), divisor(inputs.std(axis=0))
     mean, size = change.mean(axis=0), divisor(change.std(axis=0))
     z = (inputs - middle) / spread
-    # It wants as many states as rates; what is delayed enters as control.
+    # PySINDy needs as many states as rates, so delayed states enter as control.
     given = dict(u=z[:, dim:]) if n_inputs > dim else {}
     model.fit(z[:, :dim], t=1.0, x_dot=(change - mean) / size, **given)
     weights, powers = np.asarray(model.coefficients()), np.asarray(library.powers_)

@@ -1,8 +1,8 @@
 """Effects of kept edges: direction, strength, response curves, interactions of two sources.
 
-Curves and interactions are accumulated local effects: within slices of a source, what a change from
-one end to the other does to a rate, all else as it was measured there, summed up and centred (Apley
-and Zhu, *JRSS B* 82 (2020), 1059).
+Curves and interactions are accumulated local effects: the change of a rate from one end of a slice
+of the source to the other, with all other inputs as measured there, summed over slices and centred
+(Apley and Zhu, *JRSS B* 82 (2020), 1059).
 """
 
 import dataclasses
@@ -25,21 +25,21 @@ from ._arguments import edges_of_inputs, folded, inputs_of, kept_lags, variable
 from ._ensemble import Ensemble, histories_of, rates_of
 from ._left_out import Bend, find_bend, missed_by_lags, what_is_left
 
-# Slices of each source of a surface.
+# Slices per source of a surface.
 POINTS = 8
-# Standard deviations to either side over which the slope of a bend is taken.
+# Half the interval over which the slope of a bend is taken, in standard deviations.
 NEAR = 0.01
 # Two-sided 90 %.
 LEVEL, WIDE = 0.9, 1.6449
-# Halvings of the room in which an end of an interval lies: to a millionth of it.
+# Bisections for each end of an interval: to a millionth of the starting range.
 HALVINGS = 20
-# Rows whose derivatives are taken at once; all padded lengths are multiples of it.
+# Rows whose derivatives are computed together; all padded lengths are multiples of it.
 BATCH = 128
-# Beyond it a linear response has no meaning.
+# Level beyond which a linear response has no meaning.
 UNSTABLE = 1e6
 # Steps of a linear response within a sample of a flow.
 FINE = 4
-# Edges, or pairs, of a printed summary.
+# Edges and pairs shown in a printed summary.
 SHOWN, SHOWN_PAIRS = 12, 8
 
 
@@ -47,8 +47,8 @@ SHOWN, SHOWN_PAIRS = 12, 8
 
 
 def moved(histories: np.ndarray, inputs: np.ndarray, i: int, a: int, values: np.ndarray):
-    """Return histories where a source at one lag takes other values; all inputs read for the same
-    edge, `inputs` `[lag]`, move with it.
+    """Return histories in which a source at one lag takes other values; all `inputs` `[lag]` read
+    for the same edge are shifted with it.
     """
     z = histories.copy()
     z[:, inputs, i] += (values - histories[:, a, i])[:, None]
@@ -56,10 +56,10 @@ def moved(histories: np.ndarray, inputs: np.ndarray, i: int, a: int, values: np.
 
 
 class Slices:
-    """The slices of a source, with equally many of its values each.
+    """Slices of a source with equally many values in each.
 
-    - `edges`: their ends, ascending, `[slice+1]`.
-    - `values`: of the source, and the slice of each, `slot`, `[row]`.
+    - `edges`: ends of the slices, ascending, `[slice+1]`.
+    - `values`: values of the source; `slot`: the slice of each, `[row]`.
     """
 
     def __init__(self, values: np.ndarray, points: int, name: str):
@@ -75,26 +75,26 @@ class Slices:
 
     @property
     def ends(self) -> tuple[np.ndarray, np.ndarray]:
-        """The lower and the upper end of the slice of every value."""
+        """The lower and the upper end of the slice of each value."""
         return self.edges[self.slot], self.edges[self.slot + 1]
 
     def accumulated(self, values: Float[np.ndarray, "row part"]) -> Float[np.ndarray, "end part"]:
-        """Return sums, up to each end, of the means over the values of every slice."""
+        """Return cumulative sums, up to each end, of the means within slices."""
         steps = slice_means(values, self.slot, len(self))
         return np.concatenate([np.zeros((1, steps.shape[1])), steps.cumsum(axis=0)])
 
 
 def slice_means(values: np.ndarray, slot: np.ndarray, count: int) -> np.ndarray:
-    """Return means of the rows of each of so many slices, `[slice ...]`; 0 in empty ones."""
+    """Return means of the rows in each of `count` slices, `[slice ...]`; 0 in empty slices."""
     sums = np.zeros((count, values.shape[1]))
     np.add.at(sums, slot, values)
     return sums / np.maximum(np.bincount(slot, minlength=count), 1)[:, None]
 
 
 def by_model(own: np.ndarray, columns: np.ndarray, ensemble: Ensemble, target: int) -> np.ndarray:
-    """Return a linear functional of the drift, of the learned model, of the centre of the ensemble
-    and of its members, `[... model]`, from its values for the model alone `[...]` and for the
-    columns `[... feature]`.
+    """Return a linear functional of the drift for the learned model, the centre of the ensemble and
+    its members, `[... model]`, from its values for the model alone `[...]` and for the columns
+    `[... feature]`.
     """
     theta = np.concatenate([ensemble.center[None, target], ensemble.theta[:, target]])
     steps = ensemble.trust[target] * own[..., None] + columns @ theta.T
@@ -106,20 +106,22 @@ def center_and_spread(
     found: Float[np.ndarray, "model *value"],
     bias: Float[np.ndarray, "echo *value"] | tuple[()] = (),
 ) -> tuple[Float[np.ndarray, "*value"], Float[np.ndarray, "*value"]]:
-    """Return the estimate and half the width of a 90 % interval, from one quantity of the learned
-    model, of the centre of the ensemble, and of its members, along the first axis; and from its
-    differences between bootstrap models and the learned model, `[echo ...]`.
+    """Return the estimate and half the width of a 90 % interval.
 
-    Members spread about their centre as estimates from other records would. That centre is fitted
-    to steps instead of rates, with other functions: its distance from the model shows the
-    uncertainty that comes from neither the record's length nor the graph. The bootstrap shows the
-    bias of the estimator.
+    Both come from one quantity, along the first axis, of the learned model, the centre of the
+    ensemble and its members, and from its differences between bootstrap models and the learned
+    model, `[echo ...]`.
+
+    Members spread about their centre like estimates from other records. The centre is fitted to
+    steps instead of rates, with other functions, so its distance from the model shows uncertainty
+    that comes from neither the record's length nor the graph. The bootstrap shows the bias of the
+    estimator.
     """
     model, center, members = found[0], found[1], found[2:]
     chance = np.mean((members - center[None]) ** 2, axis=0)
     variance = chance + (center - model) ** 2
     if len(bias):
-        # A mean of estimates from records as long as this one strays by chance as well.
+        # A mean of estimates from records of this length also varies by chance.
         variance = variance + np.maximum(np.mean(bias, axis=0) ** 2 - chance / len(bias), 0)
     return model, WIDE * np.sqrt(variance)
 
@@ -132,13 +134,13 @@ def interval_ends(
     shift: Any = 0.0,
     variance: Any = 0.0,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the ends of a 90 % interval that holds for either reading of a record, and what a
-    drift leaves out as well.
+    """Return the ends of a 90 % interval that covers both readings of a record and what the drift
+    omits.
 
-    - `found`, `spread`: the middle and half the width of the interval of the reading chosen.
-    - `apart`: by how much the other differs, which has a probability of `chance`.
-    - `shift`, `variance`: what the drift leaves out, and its variance. Where it shows, the interval
-        lies to its side of what was found, and ends there.
+    - `found`, `spread`: the estimate under the chosen reading, and half the width of its interval.
+    - `apart`: the difference of the other reading, whose probability is `chance`.
+    - `shift`, `variance`: what the drift omits, and its variance. If it is clearly nonzero, the
+        interval lies on its side of the estimate and ends there.
     """
     from scipy.special import ndtr
 
@@ -169,15 +171,15 @@ class Surface:
     """The joint effect of two sources on a rate, beyond their own curves; NumPy; made by
     [`Effects.surface`][ndde_jax.use.Effects.surface].
 
-    - `x`, `y`: ends of the slices of the first and of the second source, physical units.
-    - `z`: mean of the interaction over the corners of every cell, units of the target per unit of
-        time; NaN where no data are.
-    - `low`, `high`: 90 % interval of it, the choice of the graph included.
-    - `count`: rows of the data in every cell; where it is 0, `z` is NaN.
-    - `share`: of the variance of the target's rate, as measured, that the interaction carries over
-        the data: on the scale of the `scores` of edges. `share_low` and `share_high` are a 90 %
-        interval.
-    - `first`, `second`: name and lag of the sources; `target`: name.
+    - `x`, `y`: ends of the slices of the first and the second source, in physical units.
+    - `z`: mean of the interaction over the corners of each cell, in units of the target per unit of
+        time; NaN without data.
+    - `low`, `high`: 90 % interval of `z`, which includes the choice of the graph.
+    - `count`: rows of the data in each cell; `z` is NaN if it is 0.
+    - `share`: share of the variance of the target's measured rate that the interaction explains
+        over the data, on the scale of the `scores` of edges. `share_low` and `share_high` are its
+        90 % interval.
+    - `first`, `second`: name and lag of each source; `target`: its name.
     """
 
     x: Float[np.ndarray, "first_end"]
@@ -211,12 +213,12 @@ class Surface:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Interactions:
-    """The interactions of pairs of kept inputs of one target; made by
+    """The interactions of pairs of kept inputs of the same target; made by
     [`Effects.interactions`][ndde_jax.use.Effects.interactions].
 
-    A sequence of rows (`columns` names them), the largest `share` first; see
-    [`Surface`][ndde_jax.use.Surface]. A pair of which one takes too few values for slices has NaN
-    for shares and comes last.
+    A sequence of rows with the fields `columns`, the largest `share` first; see
+    [`Surface`][ndde_jax.use.Surface]. A pair in which one source takes too few values for slices
+    has NaN shares and comes last.
     """
 
     table: tuple[tuple, ...]
@@ -229,13 +231,13 @@ class Interactions:
         return list(self.table)
 
     def to_frame(self):
-        """Return a pandas DataFrame with a row for each pair."""
+        """Return a pandas DataFrame with a row per pair."""
         import pandas as pd
 
         return pd.DataFrame(self.rows(), columns=self.columns)
 
     def above(self, share: float) -> list[tuple]:
-        """Return the rows of pairs that carry more than this share."""
+        """Return the rows of pairs that explain more than this share."""
         return [row for row in self.table if row[5] > share]
 
     def plot(self):
@@ -249,7 +251,7 @@ class Interactions:
 
     def __repr__(self) -> str:
         pairs = amount(len(self), "pair", 9)
-        lines = [f"Interactions of {pairs}: shares of a rate that only both explain"]
+        lines = [f"Interactions of {pairs}: shares of a rate explained only by both sources"]
         for first, a, second, b, target, *shares in self.table[:SHOWN_PAIRS]:
             share, low, high = (percent(x, 1) for x in shares)
             pair = f"{said(first, a)} with {said(second, b)} -> {target}"
@@ -264,7 +266,7 @@ def said(name: str, lag: int) -> str:
 
 
 def _surfaces(effects, first, second, targets, points) -> list[Surface]:
-    """Return the surfaces of targets for which the model reads the same inputs."""
+    """Return the surfaces of targets whose drifts read the same inputs for both edges."""
     found, ensemble = effects.found, effects.ensemble
     histories, labels = histories_of(ensemble), found.samples.labels
     source = [(labels[i], int(found.lags[a])) for i, a in (first, second)]
@@ -281,8 +283,8 @@ def _surfaces(effects, first, second, targets, points) -> list[Surface]:
     corners = [at(high, right), at(high, left), at(low, right), at(low, left)]
 
     def mixed(function):
-        """Return the mixed difference: how much more a change of the first matters at the upper end
-        of the second.
+        """Return the mixed difference: how much more a change of the first source matters at the
+        upper end of the second.
         """
         c = [function(z) for z in corners]
         return grid.mean(c[0] - c[1] - c[2] + c[3])  # [first second dim or feature]
@@ -306,10 +308,10 @@ def _surfaces(effects, first, second, targets, points) -> list[Surface]:
 
 
 def _shares(values: np.ndarray) -> np.ndarray:
-    """Return the variance that surfaces carry and its 90 % interval, of values `[model row]`.
+    """Return the variance that surfaces explain, with its 90 % interval, from values `[model row]`.
 
-    The interval is that of the size along the surface itself: sizes of members would all be above
-    zero, even without an interaction.
+    The interval is that of the projection on the surface itself: the sizes of all members would be
+    positive even without an interaction.
     """
     size = np.sqrt(np.mean(values[0] ** 2))
     if size == 0:
@@ -329,8 +331,8 @@ class Grid:
         self.count = np.bincount(self._flat, minlength=np.prod(self.shape)).reshape(self.shape)
 
     def mean(self, values: np.ndarray) -> np.ndarray:
-        """Return means over the rows of every cell, `[first second ...]` of `[row ...]`; an empty
-        cell takes the mean of the nearest that are not, as sums across it need a number.
+        """Return means over the rows `[row ...]` in each cell, `[first second ...]`; an empty cell
+        takes the mean of the nearest full cells, since sums across it need a number.
         """
         means = slice_means(values, self._flat, self.count.size).reshape(*self.shape, -1)
         full, empty = self.count > 0, self.count == 0
@@ -341,8 +343,8 @@ class Grid:
 
     def interaction(self, mixed: np.ndarray) -> np.ndarray:
         """Return second-order accumulated local effects at the corners of all cells,
-        `[first+1 second+1 ...]`, from mixed differences: summed up, less the effect of each source
-        alone over the data, centred. All of it is linear in the differences.
+        `[first+1 second+1 ...]`, from mixed differences: accumulated, less the effect of each
+        source alone over the data, and centred. The result is linear in the differences.
         """
         nodes = np.zeros((self.shape[0] + 1, self.shape[1] + 1, *mixed.shape[2:]))
         nodes[1:, 1:] = mixed.cumsum(axis=0).cumsum(axis=1)
@@ -356,8 +358,8 @@ class Grid:
         return self.sides[axis].accumulated(high - low)
 
     def at_rows(self, nodes: np.ndarray, at: Mapping[int, np.ndarray] = {}) -> np.ndarray:
-        """Return a surface interpolated between its corners to the data, `[row ...]`; along some
-        axes `at` other values than theirs.
+        """Return a surface interpolated from its corners to the data, `[row ...]`, or to other
+        values `at` some axes.
         """
         from scipy.interpolate import interpn
 
@@ -366,7 +368,7 @@ class Grid:
 
 
 def _cells(nodes: np.ndarray) -> np.ndarray:
-    """Return means over the four corners of every cell."""
+    """Return means over the four corners of each cell."""
     return (nodes[1:, 1:] + nodes[1:, :-1] + nodes[:-1, 1:] + nodes[:-1, :-1]) / 4
 
 
@@ -377,12 +379,14 @@ def _cells(nodes: np.ndarray) -> np.ndarray:
 class Total:
     """The response of levels along all paths of the graph; NumPy, `[time source target]`.
 
-    Units of the target per unit of the source, as they are read (`found.samples.labels`). Linear:
-    of the drift with its mean slopes; intervals hold what these leave out, as those of slopes do.
+    In units of the target per unit of the source, as they are read (`found.samples.labels`).
+    Responses are linear: those of the drift with its mean slopes. As for slopes, the intervals
+    include what the mean slopes omit.
 
     - `ts`: times after the push, from 0.
-    - `pulse`: the source is displaced by one unit at time 0 and then left to itself.
-    - `step`: it is held one unit higher from time 0 on.
+    - `pulse`: response to a displacement of the source by one unit at time 0, after which it
+        evolves freely.
+    - `step`: response to the source held one unit higher from time 0 on.
     - `pulse_low`, `pulse_high`, `step_low`, `step_high`: 90 % intervals.
     """
 
@@ -400,15 +404,15 @@ class Effects:
     """The effects of the kept edges; NumPy, `[source target lag]`; made by `found.effects`.
 
     - `slope`: mean over the data of ∂(rate of the target)/∂(source at that lag), in units of the
-        target per unit of time and per unit of the source, as they are read: of their logarithms
-        or scores, if a transform was asked for; NaN where no edge is kept.
-    - `slope_low`, `slope_high`: 90 % interval, the choice of the graph included, and what the drift
-        leaves out: bends that were not worth their price, delays that it reads at the nearest
-        candidate, and the other reading of a record that is undecided between a map and a flow. It
-        need not lie evenly about the slope.
-    - `sign`: of the slope, 1 or −1; 0 where no edge is kept. The interval tells how certain it is;
-        a curve that rises and falls may have either sign.
-    - `share`: of the resamples that contain an edge, neighbouring lags counted together.
+        target per unit of time and per unit of the source, as they are read: of logarithms or
+        scores if transformed; NaN where no edge is kept.
+    - `slope_low`, `slope_high`: 90 % interval, possibly asymmetric about the slope. It includes the
+        choice of the graph and what the drift omits: bends that were not worth their price, delays
+        that it reads at the nearest candidate, and the other reading of a record that is undecided
+        between a map and a flow.
+    - `sign`: sign of the slope, 1 or −1; 0 where no edge is kept. The interval shows how certain it
+        is; a curve that rises and falls may have either sign.
+    - `share`: share of the resamples that contain an edge at this lag or a neighbouring one.
     """
 
     graph: Bool[np.ndarray, "source target lag"]
@@ -432,20 +436,20 @@ class Effects:
         """Return the response curve of a source: x, y, and the ends of a 90 % interval of y,
         `[point]`.
 
-        Accumulated local effects: within each of `points` slices of the source, the change of the
-        target's rate from one end of the slice to the other, all else as measured there; summed up
-        and centred over the data. The drift is never evaluated where there are no data, unlike a
-        curve through the mean of all other variables where variables are correlated.
+        Accumulated local effects: the change of the target's rate from one end of each of `points`
+        slices of the source to the other, with all other inputs as measured there, summed and
+        centred over the data. The drift is never evaluated where there are no data. A curve through
+        the mean of all other variables does so if variables are correlated.
 
-        Where a bend is not worth its price the curve is a straight line. The interval holds what
-        bend there may be all the same, a smoothing spline of unknown size in what the drift leaves
-        of the rates; where one shows, the interval lies to that side of the curve.
+        If a bend is not worth its price, the curve is a straight line. The interval still includes
+        possible bends, as a smoothing spline of unknown size in the residual rates. If a bend is
+        clear, the interval lies on its side of the curve.
 
         **Arguments:**
 
         - `source`, `target`: names or indices.
-        - `lag`: in samples, one of the discovery's; may be left out if the edge has only one.
-        - `points`: slices with equally many samples each, 20 by default.
+        - `lag`: one of the discovery's lags, in samples; may be omitted if the edge has only one.
+        - `points`: number of slices, with equally many samples each; 20 by default.
 
         **Raises:** `ValueError` for an edge that was not kept.
 
@@ -460,17 +464,17 @@ class Effects:
         low, high = (moved(histories, inputs, i, a, ends) for ends in sliced.ends)
 
         def changes(function):
-            """Return changes of a function from one end of the slice of each row to the other."""
+            """Return changes of a function from one end of each row's slice to the other."""
             return function(high) - function(low)
 
         def accumulated(changes):
-            """Return sums of mean changes `[row curve]`, centred over the data, `[curve point]`."""
+            """Return summed mean changes `[row curve]` centred over the data, `[curve point]`."""
             curves = sliced.accumulated(changes)
             middle = (curves[1:] + curves[:-1]) / 2
             return (curves - middle[sliced.slot].mean(axis=0)[None]).T
 
         def apart(models):
-            """Return how curves of models differ from that of the drift, `[model point]`."""
+            """Return differences between the curves of models and of the drift, `[model point]`."""
             every = [changes(rates_of(model))[:, j] - own for model in models]
             return accumulated(np.reshape(every, (-1, len(own))).T)
 
@@ -495,25 +499,25 @@ class Effects:
     ) -> Surface:
         """Return the joint effect of two sources on a rate, beyond the sum of their own curves.
 
-        Second-order accumulated local effects: within each cell of two slices, by how much a change
-        of the first source matters more at the upper than at the lower end of the second, all else
-        as it was measured there; summed up, less what depends on one source only, and centred. Of a
-        drift x·y of independent sources it is (x − mean)(y − mean), of a sum of curves it is zero.
-        Cells without data are NaN; the order of the sources only swaps the axes.
+        Second-order accumulated local effects: in each cell of two slices, by how much more a
+        change of the first source matters at the upper than at the lower end of the second, with
+        all other inputs as measured there; summed, less what depends on one source only, and
+        centred. For a drift x·y of independent sources it is (x − mean)(y − mean), for a sum of
+        curves zero. Cells without data are NaN. The order of the sources only swaps the axes.
 
         **Arguments:**
 
         - `first`, `second`, `target`: names or indices. The sources may be one variable at two
             lags.
-        - `first_lag`, `second_lag`: in samples, of the discovery's; may be left out where a source
+        - `first_lag`, `second_lag`: lags of the discovery, in samples; may be omitted if a source
             has only one edge to the target.
-        - `points`: slices of each source with equally many samples, 8 by default, so that a cell of
-            independent sources holds about 16 of the rows that averages are taken over.
+        - `points`: number of slices of each source, with equally many samples each; 8 by default,
+            so that with independent sources a cell holds about 16 of the rows that are averaged.
 
         **Returns:** [`Surface`][ndde_jax.use.Surface].
 
-        **Raises:** `ValueError` for an edge that was not kept, twice the same, and a source that
-        takes too few different values.
+        **Raises:** `ValueError` for an edge that was not kept, for the same input given twice, and
+        for a source that takes too few different values.
 
         Apley and Zhu, *JRSS B* 82 (2020), 1059.
         """
@@ -529,13 +533,13 @@ class Effects:
         return _surfaces(self, one, other, [j], points)[0]
 
     def interactions(self) -> Interactions:
-        """Return all pairs of kept inputs of one target, by the share of the variance of its rate
-        that their product terms carry beyond their own curves.
+        """Return all pairs of kept inputs of the same target, ranked by the share of the variance
+        of its rate that their product terms explain beyond their own curves.
 
         **Returns:** [`Interactions`][ndde_jax.use.Interactions], the largest first.
         """
         found, names = self.found, self.found.samples.labels
-        # Targets that share a pair share its evaluations.
+        # Targets with the same pair use the same evaluations.
         targets: dict[tuple, list[int]] = {}
         for j in range(len(names)):
             kept = [(int(i), int(a)) for i, a in np.argwhere(self.graph[:, j])]
@@ -547,7 +551,7 @@ class Effects:
             try:
                 made = _surfaces(self, first, second, of, POINTS)
                 shares = [(s.share, s.share_low, s.share_high) for s in made]
-            except ValueError:  # too few different values: there are no slices, and NaN says so
+            except ValueError:  # too few different values for slices: reported as NaN
                 shares = [(np.nan,) * 3] * len(of)
             ends = [end for i, a in (first, second) for end in (names[i], int(found.lags[a]))]
             rows += [(*ends, names[j], *share) for j, share in zip(of, shares, strict=True)]
@@ -555,7 +559,7 @@ class Effects:
         return Interactions(tuple(rows), self)
 
     def _kept(self, j: int, source: Any, name: str, lag: Any, lag_name: str) -> tuple[int, int]:
-        """Return a kept input of a target: the variable, and the position of its lag."""
+        """Return a kept input of a target: its variable, and the position of its lag."""
         found, i = self.found, variable(source, self.found, name)
         kept = kept_lags(found, i, j, lag, lag_name, "it has no curve")
         if len(kept) > 1:
@@ -572,12 +576,12 @@ class Effects:
         found, dt = self.found, float(self.found.dt)
         slopes, learned, bias = _slopes(found, self.ensemble)
         shift, variance = _bent_slopes(found, self.ensemble, self.bends)
-        # Members have bends of their own.
+        # Each member has its own bends.
         draws = np.random.default_rng(0).normal(size=(len(slopes) - 2, *shift.shape))
         slopes[2:] += draws * np.sqrt(variance)
         given = np.concatenate([slopes, learned[None], learned[None] + bias])
         fine = FINE if found.moves_between_samples else 0
-        # What the drift leaves out, at the delays that it reads at the nearest lag.
+        # Including what the drift omits, with sources at their delays instead of the nearest lags.
         shifted, late = _at_delays(found, slopes[:1] + shift + self.missed, max(fine, 1))
         steps = int(np.clip(2 * found.lags[-1] + 20, 40, 400))
         made: dict[str, np.ndarray] = {}
@@ -591,8 +595,8 @@ class Effects:
         return Total(dt * np.arange(steps + 1), **made)
 
     def to_frame(self):
-        """Return a pandas DataFrame with a row for each kept edge, largest slope in units of
-        standard deviations first.
+        """Return a pandas DataFrame with a row per kept edge, largest slope in units of standard
+        deviations first.
         """
         import pandas as pd
 
@@ -623,8 +627,8 @@ class Effects:
         per = f" per {self.found.time_unit}" if self.found.time_unit else ""
         edges = amount(int(self.graph.sum()), "edge", 9)
         lines = [
-            f"Effects of {edges}, between variables first: by how much the target's rate of "
-            f"change{per} rises per unit of the source, 90 % intervals"
+            f"Effects of {edges}, between variables first: rise of the target's rate of "
+            f"change{per} per unit of the source, with 90 % intervals"
         ]
         rows = sorted(self.rows(), key=lambda row: row[0] == row[1])
         for source, target, lag, _, _, slope, low, high, share in rows[:SHOWN]:
@@ -645,7 +649,7 @@ class WithEffects:
 
         **Arguments:**
 
-        - `ensemble`: what [`resample`][ndde_jax.Discovery.resample] returned; by default that of 40
+        - `ensemble`: the result of [`resample`][ndde_jax.Discovery.resample]; by default of 40
             halves.
 
         **Returns:** [`Effects`][ndde_jax.use.Effects].
@@ -683,9 +687,9 @@ class WithEffects:
 
 
 def _slopes(found: Any, ensemble: Ensemble) -> tuple[np.ndarray, ...]:
-    """Return mean slopes `[model source target lag]` of the model (where it explains the data; else
-    of the centre), of the centre of the ensemble and of every member; those of the learned model on
-    all targets; and the differences of bootstrap models from them.
+    """Return mean slopes `[model source target lag]` of the model (of the centre for targets that
+    the model explains poorly), the centre of the ensemble and every member; those of the learned
+    model for all targets; and the differences of bootstrap models from the latter.
     """
     histories = histories_of(ensemble)
     own, columns = (mean_slopes(model, histories) for model in (found.model, ensemble.basis))
@@ -696,9 +700,8 @@ def _slopes(found: Any, ensemble: Ensemble) -> tuple[np.ndarray, ...]:
 
 
 def _bent_slopes(found: Any, ensemble: Ensemble, bends: Mapping[tuple[int, int, int], Bend]):
-    """Return by how much bends change mean slopes, and the variance of that,
-    `[source target lag]`. A straight line through a curve has its mean slope only where a source is
-    normal.
+    """Return the change of mean slopes by bends, and its variance, `[source target lag]`. A
+    straight line through a curve has its mean slope only if the source is normally distributed.
     """
     histories = histories_of(ensemble)
     shift, variance = np.zeros((2, *np.shape(found.graph)))
@@ -713,7 +716,7 @@ def _bent_slopes(found: Any, ensemble: Ensemble, bends: Mapping[tuple[int, int, 
 
 
 def to_graph(slopes: Float[np.ndarray, "*batch target lag source"]):
-    """Return slopes `[*batch source target lag]`."""
+    """Return slopes in the order of a graph, `[*batch source target lag]`."""
     return np.moveaxis(slopes, (-3, -2, -1), (-2, -1, -3))
 
 
@@ -726,7 +729,7 @@ def _differences(models: tuple[Any, ...], histories: np.ndarray, own: np.ndarray
 
 
 def mean_slopes(function: Any, histories: np.ndarray) -> Float[np.ndarray, "output lag dim"]:
-    """Return mean derivatives, over histories, of a model or of the columns of a basis."""
+    """Return mean derivatives over histories, of a model or of the columns of a basis."""
     dtype = function.dt.dtype if hasattr(function, "dt") else None
     slopes = _jacobians(jax.tree.map(to_jax, function), to_jax(padded_rows(histories), dtype))
     return np.asarray(slopes[: len(histories)].mean(axis=0), np.float64)
@@ -740,8 +743,8 @@ def _jacobians(function, rows):
 def _at_delays(
     found: Any, slopes: Float[np.ndarray, "member source target lag"], parts: int
 ) -> tuple[Float[np.ndarray, "member source target late"], tuple[float, ...]]:
-    """Return slopes of edges that are read at one candidate lag at their own delays, to parts of a
-    sample, and these delays, in samples.
+    """Return slopes with each edge that is read at a single candidate lag moved to its own delay,
+    rounded to a fraction 1 / `parts` of a sample, and all delays used, in samples.
     """
     lags, edge = np.asarray(found.lags, float), edges_of_inputs(found)
     late = np.broadcast_to(lags, np.shape(found.graph)).copy()
@@ -754,13 +757,13 @@ def _at_delays(
     return here.sum(axis=-2), tuple(every.tolist())
 
 
-# Not the solver: a linear map of all members at once takes 2 ms for three variables, compiling the
+# Without the solver: a linear map of all members takes 2 ms for three variables, compiling the
 # solver's program over a second.
 def _respond(
     slopes: np.ndarray, lags: tuple[int | float, ...], dt: float, steps: int, held: bool, fine: int
 ) -> np.ndarray:
-    """Return levels after a unit push of each source, `[member time source target]`: of a flow, by
-    `fine` steps of Heun's method within a sample; of a map, if that is 0, from sample to sample.
+    """Return levels after a unit push of each source, `[member time source target]`: for a flow by
+    `fine` steps of Heun's method per sample, for a map (`fine` 0) from sample to sample.
     """
     parts = max(fine, 1)
     n, dim, small = *slopes.shape[:2], dt / parts
@@ -782,6 +785,6 @@ def _respond(
             move(k, small * slope)
             if fine:
                 move(k, small / 2 * (slope + rate(k + 1)))
-    # A member whose mean slopes are unstable has no finite response to average.
+    # A member with unstable mean slopes has no finite response to average.
     response = np.nan_to_num(level[:, :, start::parts].swapaxes(1, 2), nan=UNSTABLE)
     return np.clip(response, -UNSTABLE, UNSTABLE)

@@ -1,4 +1,4 @@
-"""Evidence for a discovery: what holds on another record, and which windows of its own decide."""
+"""Evidence for a discovery: what holds on another record, and the windows that decide an edge."""
 
 import dataclasses
 from typing import Any
@@ -28,13 +28,14 @@ from ._forecast import clock_times, removed_in_time
 class Validation:
     """The result of [`Discovery.validate`][ndde_jax.Discovery.validate] on another record; NumPy.
 
-    - `names`, `lags`: of the discovery; lags in samples.
-    - `explained`: share of the variance of each rate of change that the learned drift explains, as
-        it is, `[target]`; below zero where a constant would do better.
+    - `names`, `lags`: those of the discovery; lags in samples.
+    - `explained`: share of the variance of each rate of change that the learned drift explains
+        without refitting, `[target]`; negative if a constant would do better.
     - `graph`: edges of the discovery, `[source target lag]`.
-    - `holds`: those of them that are worth their price there, refitted, and more than chance does
-        from block to block.
-    - `strength`: the strength of each there, a share of the variance of its target's rate.
+    - `holds`: the edges that, refitted on that record, are worth their price and explain more than
+        chance does from block to block.
+    - `strength`: strength of each edge on that record, a share of the variance of its target's
+        rate.
     """
 
     names: tuple[str, ...]
@@ -63,11 +64,11 @@ class Validation:
 
 
 def _read(found: Any, other: Any, dt: Any, t: Any) -> Samples:
-    """Return another record, read and treated as the discovery treats its own."""
+    """Return another record, read and treated like that of the discovery."""
     known, own_time = found.samples, dt is None and t is None
     alike = read_alike(known, other, wanted_by="validate", time=own_time)
     if not own_time:
-        # Checked, and the interval of stamps known.
+        # This checks the record and gives the interval of the stamps.
         given = read_samples(alike.values, dt=dt, t=t, names=known.names, time_unit=known.time_unit)
         alike = read_alike(known, given, wanted_by="validate")
     steps = ("seldom",) if treated_columns(known, HELD) else ()
@@ -76,9 +77,9 @@ def _read(found: Any, other: Any, dt: Any, t: Any) -> Samples:
     timed = t is not None or (own_time and (alike.t is not None or bool(alike.starts)))
     if gone and not (timed and bool(alike.starts) == bool(known.starts)):
         raise ValueError(
-            f"validate expected times by the clock of the discovery, since a "
+            f"validate expected times on the clock of the discovery, since a "
             f"{' and a '.join(removed.name for removed in gone)} was removed from its record and "
-            "has to be from this one; got none. Give a table with dates, or t=."
+            "must be removed from this one; got none. Give a table with dates, or t=."
         )
     values = []
     for number, value in enumerate(prepared.values):
@@ -95,22 +96,22 @@ def _windows(found: Any, samples: Samples) -> Windows:
     return lagged_windows(samples, scheme=scheme, **alike)
 
 
-# ---- which stretches of its own record decide an edge ----
+# ---- the windows of its own record that decide an edge ----
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Influence:
     """The influence of each window on an edge; NumPy; made by `found.influence`.
 
-    - `value`: what each window adds to the strength of the edge, `[row]`: the rise of its error
-        without the edge, times its weight. They sum to the strength; negative where a window speaks
-        against the edge.
-    - `drop`: by how much the strength would fall if a window were left out and all else fitted
-        again, to first order in its weight (the derivative of a minimum is that at fixed numbers).
-    - `strength`: of the edge on these windows, a share of the variance of its target's rate: the
-        rise of the mean squared error when it is left out and splines are fitted again. In-sample,
-        so a little above `found.scores`.
-    - `time`: when a window is the present, in the unit of the data, `[row]`; `trajectory`: of which
+    - `value`: contribution of each window to the strength of the edge, `[row]`: the rise of its
+        error without the edge, times its weight. Values sum to the strength. A negative value is
+        evidence against the edge.
+    - `drop`: by how much the strength would fall without a window and with all else refitted, to
+        first order in its weight (the derivative of a minimum is that at fixed parameters).
+    - `strength`: strength of the edge on these windows, a share of the variance of its target's
+        rate: the rise of the mean squared error when splines are refitted without it. In-sample, so
+        slightly above `found.scores`.
+    - `time`: present time of each window, in the unit of the data, `[row]`; `trajectory`: its
         recording, `[row]`.
     """
 
@@ -122,7 +123,7 @@ class Influence:
     edge: tuple[str, str, tuple[int, ...]]
 
     def largest(self, share: float = 0.5) -> Float[np.ndarray, "moment"]:
-        """Return the fewest times that together make up a share of the evidence for the edge,
+        """Return the fewest times that together provide a share of the evidence for the edge,
         ascending.
 
         **Raises:** `ValueError` for a share outside 0 to 1.
@@ -147,7 +148,7 @@ class Influence:
         few = len(self.largest())
         return (
             f"Influence on {source} -> {target} at lag {at}: strength {self.strength:.3g}; "
-            f"{few} of {len(self.value)} windows make up half of what speaks for it"
+            f"{few} of {len(self.value)} windows provide half of the evidence for it"
         )
 
 
@@ -155,20 +156,22 @@ class WithEvidence:
     """The evidence for a discovery. A base of [`Discovery`][ndde_jax.Discovery]."""
 
     def validate(self: Any, other: Any, *, dt: Any = None, t: Any = None) -> Validation:
-        """Return what of the discovery holds on another record: the share of each rate that the
-        learned drift explains, unchanged, and which edges are worth their price there.
+        """Return how well the discovery holds on another record: the share of each rate that the
+        learned drift explains without refitting, and the edges that are worth their price there.
 
         **Arguments:**
 
-        - `other`: a record of the same variables at the same interval, as `discover` takes it, or
-            several; columns with names are matched by these, in any order and beside others.
-            Seasons and trends that the discovery removed are removed from it, too, by its times.
-        - `dt`, `t`: its sampling interval or time stamps; by default that of the discovery.
+        - `other`: one or several records of the same variables at the same interval, in any form
+            that `discover` takes. Named columns are matched by name, in any order; others are
+            ignored. Seasons and trends that the discovery removed are removed from it as well, by
+            its times.
+        - `dt`, `t`: its sampling interval or time stamps; by default those of the record, or else
+            the interval of the discovery.
 
         **Returns:** [`Validation`][ndde_jax.use.Validation].
 
         **Raises:** `ValueError` for other variables or another sampling interval, for records
-        without times where a season or a trend was removed, and for those that are too short, as
+        without times if a season or a trend was removed, and for records that are too short for
         [`lagged_windows`][ndde_jax.lagged_windows].
 
         ```python
@@ -201,13 +204,13 @@ class WithEvidence:
         *,
         lag: Checked[int | None] = None,
     ) -> Influence:
-        """Return which windows decide an edge: the contribution of each to its strength, and the
-        loss without it; in closed form, by splines on the graph.
+        """Return the contribution of each window to the strength of an edge, and the loss without
+        the window; in closed form, by splines on the graph.
 
         **Arguments:**
 
         - `source`, `target`: variables, by name or index.
-        - `lag`: in samples; by default all kept lags of the source together.
+        - `lag`: lag in samples; by default all kept lags of the source together.
 
         **Returns:** [`Influence`][ndde_jax.use.Influence].
 
@@ -232,7 +235,7 @@ class WithEvidence:
         """
         i, j = variable(source, self, "a source"), variable(target, self, "a target")
         reads = np.asarray(self.reads)
-        slots = kept_lags(self, i, j, lag, "lag", "nothing decides it")
+        slots = kept_lags(self, i, j, lag, "lag", "no window decides it")
         without = reads.copy()
         without[i, j] &= ~np.any([inputs_of(self, i, j, int(a)) for a in slots], axis=0)
         windows = self.windows
@@ -257,9 +260,9 @@ def _losses(windows: Windows, graph: np.ndarray) -> np.ndarray:
 
 
 def _when(found: Any, windows: Windows) -> tuple[np.ndarray, np.ndarray]:
-    """Return trajectory and time of every window."""
+    """Return the trajectory and time of every window."""
     position = np.asarray(windows.position)
-    # Rows of one trajectory follow one another, and begin at the same of its samples.
+    # Rows of one trajectory are consecutive, and all trajectories start at the same sample.
     first = np.diff(position, prepend=position[0] - 2) != 1
     trajectory = np.cumsum(first) - 1
     sample = position - position[first][trajectory] + position[0]

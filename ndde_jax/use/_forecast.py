@@ -1,4 +1,4 @@
-"""Forecasts: paths of a learned system from the end of a record."""
+"""Forecasts: simulated paths of a learned system from the end of a record."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -40,28 +40,27 @@ from ._arguments import mapping, read_span, series, variable
 from ._ensemble import Ensemble
 from ._simulate import Change, check_memory, learned_paths, no_change
 
-# Share of the range of the data beyond which a past is said to lie outside of it.
+# Excess over the range of the data, as a share of it, beyond which a past is reported as outside.
 BEYOND = 0.1
-# Share of times and paths outside the range of the data from which on a note says so.
+# Share of times and paths outside the range of the data above which a note reports it.
 OUTSIDE = 0.05
-# Share of the spread that the record has in as many samples below which paths have come to rest;
-# stretches of the record that this takes, and the least samples of one.
+# Paths have come to rest if their spread is below this share of that of equally long stretches of
+# the record. Then the number of such stretches required, and the least samples in one.
 AT_REST, STRETCHES, SHORTEST = 0.2, 4, 20
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Forecast:
-    """A set of forecast paths that data and noise allow for; made by `found.forecast`.
+    """A forecast as a set of paths that the data and the noise allow; made by `found.forecast`.
 
-    - `ts`: times `[horizon]`, in the unit of the data, on from the last sample.
-    - `paths`: `[path horizon dim]`, physical units, as they would be measured (logarithms and
-        ranks undone); NumPy, in double precision, so that a large level leaves room for what
-        varies about it; of JAX where something is traced.
+    - `ts`: times `[horizon]`, continuing from the last sample, in the unit of the data.
+    - `paths`: `[path horizon dim]`, in measured units (logarithms and ranks undone). NumPy in
+        double precision, which resolves variations about a large level; JAX if anything is traced.
     - `diverged`: paths that left the range of the data a thousandfold and were held there, bool
-        `[path]`; they count in every quantile.
-    - `history`: the last samples before, `[time dim]`.
+        `[path]`. They count in every quantile.
+    - `history`: the last samples before the forecast, `[time dim]`.
     - `notes`: sentences on the assumptions of the forecast.
-    - `start`: the date of time 0, as ISO 8601 writes it; empty where it is not known.
+    - `start`: the date of time 0 in ISO 8601; empty if unknown.
     """
 
     ts: Float[np.ndarray, "horizon"]
@@ -74,25 +73,25 @@ class Forecast:
     start: str = ""
 
     def quantile(self, q: Any) -> Float[Array | np.ndarray, "..."]:
-        """Return a quantile at each time, `[horizon dim]`, or `[q horizon dim]` of several."""
+        """Return a quantile at each time, `[horizon dim]`; for several, `[q horizon dim]`."""
         return path_quantile(self.paths, q)
 
     @property
     def median(self) -> Float[Array | np.ndarray, "horizon dim"]:
-        """The value below which half of the paths lie."""
+        """The median of the paths."""
         return self.quantile(0.5)
 
     def interval(self, level: Checked[float] = 0.9) -> tuple[Any, Any]:
-        """Return the lower and the upper end of a central interval, each `[horizon dim]`.
+        """Return the lower and upper ends of a central interval, each `[horizon dim]`.
 
-        - `level`: the share of paths in it, between 0 and 1.
+        - `level`: the share of paths inside, between 0 and 1.
         """
         check_number(level, "level", above=0, below=1)
         return self.quantile((1 - level) / 2), self.quantile((1 + level) / 2)
 
     def to_frame(self):
-        """Return a pandas DataFrame: time (and date, where it is known), variable, median and the
-        ends of the 50 and 90 % intervals.
+        """Return a pandas DataFrame: time (and date if known), variable, median, and the ends of
+        the 50 and 90 % intervals.
         """
         ends = self.quantile(np.array([0.5, 0.05, 0.25, 0.75, 0.95]))
         names = ("median", "low_90", "low_50", "high_50", "high_90")
@@ -111,16 +110,16 @@ class Forecast:
         return head + said_of_ends(self, "values", self.paths)
 
 
-# Variables that a forecast or an intervention lists, and what it says of each.
+# Variables listed by a forecast or an intervention, and the quantiles shown for each.
 SHOWN, ENDS = 12, np.array([0.5, 0.05, 0.95])
 
 
 def said_of_ends(made: Any, what: str, paths: Any, sign: str = "", rounding: Any = -1.0) -> str:
-    """Return a line per variable: a median and its 90 % interval at the last time, which one path
-    has none of, or that it is unchanged to `rounding`; and what stands above these lines.
+    """Return a header and a line per variable: the median and 90 % interval at the last time (no
+    interval for a single path), or "unchanged" within `rounding`.
     """
     ends = np.asarray(path_quantile(paths, ENDS))[:, -1]
-    changed = ~(np.abs(ends).max(axis=0) <= rounding)  # so is what is not finite
+    changed = ~(np.abs(ends).max(axis=0) <= rounding)  # non-finite values count as changed
     several = len(paths) > 1
     rows = []
     for name, (middle, low, high), moved in zip(made.names, ends.T, changed, strict=True):
@@ -138,14 +137,14 @@ def times_of(made: Any) -> str:
 
 
 def said_of_time(made: Any, k: int) -> str:
-    """Return one of the times of a forecast or an intervention, in words: its date if known."""
+    """Return one time of a forecast or an intervention, in words: its date if known."""
     if made.start:
         return written(dates_after(made.start, made.ts, made.time_unit)[k])
     return amount(made.ts[k], made.time_unit, 6)
 
 
 def by_time(of: Any, columns: Mapping[str, Any]) -> Any:
-    """Return a pandas DataFrame of columns `[horizon dim]`, a row for each time and variable."""
+    """Return a pandas DataFrame of columns `[horizon dim]`, with a row per time and variable."""
     import pandas as pd
 
     index = pd.MultiIndex.from_product((of.ts, of.names), names=("time", "variable"))
@@ -158,10 +157,10 @@ def by_time(of: Any, columns: Mapping[str, Any]) -> Any:
 
 
 def path_quantile(paths: Any, q: Any) -> Any:
-    """Return quantiles along the axis of paths: the position q (n + 1) among the n ordered ones
-    (Weibull, 1939), so that a new path lies below it with probability q. Positions between the
-    first and the last path, as `numpy.quantile` takes them, would make intervals of few paths too
-    narrow.
+    """Return quantiles over paths, at position q (n + 1) among the n ordered ones (Weibull, 1939).
+
+    A new path then lies below the quantile with probability q. The default of `numpy.quantile`,
+    between the first and the last path, would make intervals from few paths too narrow.
     """
     check_real_array(q, "q", "between 0 and 1", least=0)
     if is_traced(paths, q):
@@ -186,37 +185,37 @@ class WithForecasts:
         inputs: Checked[Mapping | None] = None,
         ensemble: Checked[Ensemble | None] = None,
     ) -> Forecast:
-        """Return paths from the end of the record on, as they would be measured.
+        """Return simulated paths from the end of the record on, in measured units.
 
         Each path follows one member of an ensemble of drifts (see
-        [`resample`][ndde_jax.Discovery.resample]), with noise drawn from what one-step forecasts of
-        this very simulator leave on the data, so that one step is calibrated by construction: with
-        its covariance between variables, its tails, its dependence on the state where the data
-        clearly show one, and measurement error apart from it where neighbouring residuals clearly
-        show that.
+        [`resample`][ndde_jax.Discovery.resample]). Its noise is drawn from the residuals of
+        one-step forecasts by the same simulator, so one step is calibrated by construction. The
+        noise keeps its covariance between variables and its tails. It depends on the state if the
+        data clearly show this, and measurement error is separated if neighbouring residuals clearly
+        show it.
 
         **Arguments:**
 
-        - `horizon`: in samples, or a time with its unit, such as "6h"; 24 samples by default. A
-            long one reports the memory it needs and shows a progress bar.
-        - `paths`: number of paths; with 200, the default, the ends of a 90 % interval vary by a
+        - `horizon`: in samples, or a time with its unit such as "6h"; 24 samples by default. A long
+            forecast reports the memory it needs and shows a progress bar.
+        - `paths`: number of paths. With the default of 200, the ends of a 90 % interval vary by a
             tenth of its width.
-        - `key`: for the noise.
-        - `history`: where to start, physical units, `[time dim]`, newest last, at the interval of
-            the data and at least the largest lag and one sample long; or a frame, whose columns
-            are matched by name, or [`Samples`][ndde_jax.Samples]; times that these have say where
-            in a season it ends. By default the
-            end of the (last) record. Seasons and trends that were removed go on in the forecast.
-        - `inputs`: future values, one number or `[horizon]`, of known inputs by name: of variables
-            that the prior lets no other drive.
-        - `ensemble`: what [`resample`][ndde_jax.Discovery.resample] returned; by default that of 40
+        - `key`: key for the noise.
+        - `history`: the samples to start from, `[time dim]` in measured units, newest last, at the
+            interval of the data and at least one sample longer than the largest lag. May be a
+            frame, whose columns are matched by name, or [`Samples`][ndde_jax.Samples]; their times
+            determine the phase of seasons. By default the end of the (last) record. Removed seasons
+            and trends continue in the forecast.
+        - `inputs`: future values of known inputs by name, one number or `[horizon]`. Known inputs
+            are variables that the prior lets no other variable drive.
+        - `ensemble`: the result of [`resample`][ndde_jax.Discovery.resample]; by default of 40
             halves.
 
         **Returns:** [`Forecast`][ndde_jax.use.Forecast].
 
         **Raises:** `ValueError` for irregular sampling, a unit that cannot be compared with that of
-        the data, a history that is too short or not finite, and paths that this machine has no
-        memory for.
+        the data, a history that is too short or not finite, and paths that exceed the memory of
+        this machine.
 
         ```python
         import jax, numpy as np
@@ -240,7 +239,7 @@ class WithForecasts:
         past = origin.past
         notes = (*origin.notes, *told, *divergence_note(diverged))
         notes += _beyond_note(self, past) or outside_note(self, run)
-        if inputs is None:  # what is given may be at rest itself
+        if inputs is None:  # given inputs may be at rest themselves
             notes += _at_rest_note(self, run)
         run = origin.level(later).outside(run)
         notes += _below_zero_note(self, run)
@@ -250,7 +249,7 @@ class WithForecasts:
 
 
 def range_of(found: Any) -> tuple[Float[np.ndarray, "dim"], Float[np.ndarray, "dim"]]:
-    """Return the least and the largest value of each variable, as the drift reads it."""
+    """Return the smallest and largest value of each variable, as the drift reads it."""
     seen = np.concatenate([np.asarray(v, np.float64) for v in found.samples.values])
     return np.nanmin(seen, axis=0), np.nanmax(seen, axis=0)
 
@@ -258,8 +257,8 @@ def range_of(found: Any) -> tuple[Float[np.ndarray, "dim"], Float[np.ndarray, "d
 def excess(
     found: Any, past: Float[np.ndarray, "*batch time dim"]
 ) -> Float[np.ndarray, "*batch dim"]:
-    """Return by how much the states that the drift reads first leave the range of the data, as a
-    share of that range; 0 inside.
+    """Return by how much the states read by the first step leave the range of the data, as a share
+    of that range; 0 inside.
     """
     low, high = range_of(found)
     read = past[..., past.shape[-2] - 1 - np.asarray(found.lags), :]
@@ -274,19 +273,19 @@ def _beyond_note(found: Any, past: np.ndarray) -> tuple[str, ...]:
     if by[worst] <= BEYOND:
         return ()
     return (
-        f"{found.names[worst]} comes from outside the range of the data, by "
-        f"{times(float(by[worst]))} it: the drift is an extrapolation there, and intervals do not "
-        "know by how much it errs.",
+        f"{found.names[worst]} starts outside the range of the data, by "
+        f"{times(float(by[worst]))} that range: the drift is an extrapolation there, and intervals "
+        "do not include its error.",
     )
 
 
 def outside_note(
     found: Any, run: Any, before: Any = None, when: Any = slice(None)
 ) -> tuple[str, ...]:
-    """Return a note on paths as the drift reads them, `[path step dim]`, that leave the range of
-    the data; empty inside.
+    """Return a note on paths `[path step dim]`, as the drift reads them, that leave the range of
+    the data; empty if none does.
 
-    - `before`: paths without a change that was made; `when`: the steps that count.
+    - `before`: paths without the change, if one was made; `when`: the steps that count.
     """
     if is_traced(run, before):
         return ()
@@ -308,14 +307,14 @@ def outside_note(
     if not said:
         return ()
     return (
-        f"Outside the range of the data: {listed(said)} of the times and paths. There the drift is "
-        "an extrapolation.",
+        f"Outside the range of the data: {listed(said)} of the times and paths. The drift is an "
+        "extrapolation there.",
     )
 
 
 def _at_rest_note(found: Any, run: Any) -> tuple[str, ...]:
-    """Return a note on paths that come to rest where the record does not, by the second half of
-    each and as long stretches of the record that are complete.
+    """Return a note on paths that come to rest, unlike the record, from the second half of each
+    path and complete stretches of the record of the same length.
     """
     length = run.shape[1] // 2
     if is_traced(run) or length < SHORTEST:
@@ -338,13 +337,13 @@ def _at_rest_note(found: Any, run: Any) -> tuple[str, ...]:
     if not still:
         return ()
     return (
-        f"{listed(still)} {'comes' if len(still) == 1 else 'come'} to rest on most paths, as in no "
-        "part of the record: what keeps the system moving was not found.",
+        f"{listed(still)} {'comes' if len(still) == 1 else 'come'} to rest on most paths, unlike "
+        "any part of the record: what keeps the system moving was not found.",
     )
 
 
 def _below_zero_note(found: Any, run: Any) -> tuple[str, ...]:
-    """Return a note on paths that fall below zero where a variable rests there, as rain does."""
+    """Return a note on paths that fall below zero if a variable rests there, as rain does."""
     if is_traced(run):
         return ()
     seen = np.concatenate(found.samples.as_measured().values)
@@ -357,7 +356,7 @@ def _below_zero_note(found: Any, run: Any) -> tuple[str, ...]:
     ]
     if not below:
         return ()
-    return (f"Below zero, where no value of the record is: {listed(below)}. Read these as zero.",)
+    return (f"Below zero, unlike the whole record: {listed(below)}. Read these values as zero.",)
 
 
 def divergence_note(diverged: Any) -> tuple[str, ...]:
@@ -365,31 +364,31 @@ def divergence_note(diverged: Any) -> tuple[str, ...]:
     if isinstance(diverged, jax.core.Tracer) or not bool(jnp.any(diverged)):
         return ()
     return (
-        f"{int(jnp.sum(diverged))} of {diverged.shape[0]} paths diverged; they are held far "
+        f"{int(jnp.sum(diverged))} of {diverged.shape[0]} paths diverged. They are held far "
         "outside the range of the data and count in every quantile.",
     )
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Level:
-    """A map between measured values and those that a drift reads, `[... dim]`, in NumPy or JAX.
+    """A map between measured values and values as the drift reads them, `[... dim]`; NumPy or JAX.
 
-    - `samples`: of the discovery, with logarithms and scores, if any.
-    - `offset`: what was taken after them, of the recording, `[dim]`, or with seasons and trends at
-        certain times, `[time dim]`.
+    - `samples`: the samples of the discovery, with any logarithms and scores.
+    - `offset`: what is subtracted after these transforms: the level of the recording, `[dim]`, or
+        with seasons and trends at certain times, `[time dim]`.
     """
 
     samples: Samples
     offset: Any
 
     def at(self, k: Any) -> "Level":
-        """Return the level at the k-th of the times, which may be traced."""
+        """Return the level at the k-th time; k may be traced."""
         if self.offset.ndim == 1:
             return self
         return dataclasses.replace(self, offset=jnp.asarray(self.offset)[k])
 
     def inside(self, values: np.ndarray, name: str) -> np.ndarray:
-        """Return values as the drift reads them, from measured values that messages call `name`.
+        """Return values as the drift reads them, from measured values; messages call them `name`.
 
         **Raises:** `ValueError` for values that have no logarithm.
         """
@@ -398,28 +397,28 @@ class Level:
         return transformed(self.samples.reading, values) - self._offset(values, np)
 
     def outside(self, values: Any) -> Any:
-        """Return measured values, from values as the drift reads them."""
+        """Return measured values from values as the drift reads them."""
         xp = namespace_of((values, self.offset))
         return restored(self.samples.reading, values + self._offset(values, xp), xp)
 
     def one_inside(self, j: int, values: Any, xp: Any = jnp) -> Any:
-        """Return one variable as the drift reads it; nothing is checked."""
+        """Return one variable as the drift reads it, without checks."""
         offset = xp.asarray(self.offset[..., j], values.dtype)
         return one_transformed(self.samples.reading, j, values, xp) - offset
 
     def series(self, j: int, values: Any, name: str, steps: int) -> Any:
-        """Return values of one variable by sample from 0 on as the drift reads them, from a number
-        or one per step in measured units.
+        """Return values of one variable from sample 0 on, as the drift reads them, from a number or
+        one per step in measured units.
 
         **Raises:** `ValueError` for values that have no logarithm.
         """
         new = series(values, name, steps)
-        self.check(j, values, name)  # as they were given, so that the message counts those
+        self.check(j, values, name)  # as given, so that the message counts these values
         return self.one_inside(j, new, namespace_of((new, self.offset)))
 
     def check(self, j: int, values: Any, name: str) -> None:
-        """Raise an error unless measured values of a variable, which messages call `name`, can be
-        transformed.
+        """Raise an error unless measured values of a variable can be transformed; messages call
+        them `name`.
 
         **Raises:** `ValueError` for values that have no logarithm.
         """
@@ -428,14 +427,14 @@ class Level:
             check_logarithm(values, name, f"{own} was read as its logarithm: give values above 0.")
 
     def _offset(self, values: Any, xp: Any) -> Any:
-        """Return the offset with as many axes as the values."""
+        """Return the offset, reshaped to the number of axes of the values."""
         offset = xp.asarray(self.offset, values.dtype)
         return offset.reshape((1,) * (values.ndim - offset.ndim) + offset.shape)
 
 
 def level_of(found: Any, times: Any = None, *, offset: bool = True) -> Level:
-    """Return the level of the last recording, which forecasts use, at times if these are given;
-    without `offset`, the part that all recordings share.
+    """Return the level of the last recording, which forecasts use, at given times if any; without
+    `offset`, the part common to all recordings.
     """
     samples = found.samples
     own = samples.offsets[-1] if offset else samples.level
@@ -452,16 +451,16 @@ def removed_in_time(found: Any) -> list[Treatment]:
 def read_record(
     found: Any, given: Any, name: str, level: Level, order: str = ""
 ) -> tuple[Float[np.ndarray, "time dim"], Samples | None]:
-    """Return one recording, which messages call `name`, as the drift reads it, and the samples with
-    its clock; None of one without, which is read at a `level`.
+    """Return one recording as the drift reads it, and its samples on the clock of the discovery, or
+    None for values without times, which are read at a `level`. Messages call it `name`.
 
     **Raises:** `ValueError` for several recordings, other variables, another shape or interval.
     """
     check_concrete(
         f"reading {name}",
         given,
-        "There solve the learned drift, ndde_jax.solve_sdde(found.model, history=...), which is "
-        "differentiable.",
+        "There, simulate the learned drift by ndde_jax.solve_sdde(found.model, history=...), which "
+        "is differentiable.",
     )
     samples, dt, dim = found.samples, float(found.dt), len(found.names)
     labelled = None if isinstance(given, Samples) else read_labelled(given)
@@ -486,7 +485,7 @@ def read_record(
         )
     if abs(given.dt - dt) > 1e-6 * dt:
         raise ValueError(
-            f"{name} must have the interval of the data, {dt:.6g}; got {given.dt:.6g}."
+            f"{name} must have the sampling interval of the data, {dt:.6g}; got {given.dt:.6g}."
         )
     times = clock_times(found, given)
     values = np.asarray(given.values[0], np.float64)
@@ -495,9 +494,7 @@ def read_record(
 
 
 def clock_times(found: Any, given: Samples, number: int = 0) -> Float[np.ndarray, " time"]:
-    """Return the times of a recording by the clock of the discovery, so that seasons keep their
-    phase.
-    """
+    """Return the times of a recording on the clock of the discovery, to keep seasons in phase."""
     times = np.asarray(given.times[number], float)
     if given.starts and _start(found):
         times = times + elapsed(_start(found), given.starts[number], found.samples.time_unit)
@@ -511,11 +508,11 @@ def _start(found: Any) -> str:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Origin:
-    """What paths begin with.
+    """The start of simulated paths.
 
-    - `past`: as the drift reads it, `[time dim]`; `notes`: sentences about it.
-    - `time`: of its newest sample; None where it is not known, and counts as 0.
-    - `start`: the date of time 0, empty where it is not known.
+    - `past`: the past as the drift reads it, `[time dim]`; `notes`: sentences about it.
+    - `time`: time of the newest sample; None if unknown, and then counted as 0.
+    - `start`: the date of time 0; empty if unknown.
     """
 
     found: Any
@@ -525,26 +522,24 @@ class Origin:
     start: str
 
     def after(self, k: Any) -> Any:
-        """Return the time this many samples later, which may be traced."""
+        """Return the time `k` samples later; k may be traced."""
         return (self.time or 0.0) + float(self.found.dt) * k
 
     def level(self, k: np.ndarray) -> Level:
-        """Return the level these many samples later, without seasons and trends where their phase
-        is unknown.
-        """
+        """Return the level `k` samples later, without seasons and trends of unknown phase."""
         return level_of(self.found, None if self.time is None else self.after(k))
 
     def newest(self, need: int = 0) -> Float[np.ndarray, "1 time dim"]:
-        """Return as much of the past as a simulator reads: one sample more than the largest lag, if
-        there is one, since a finer step reads around it.
+        """Return as much of the past as a simulator reads: one sample beyond the largest lag, if
+        available, since a finer step interpolates between samples there.
         """
         return self.past[None, -max(need, int(self.found.lags[-1]) + 1) - 1 :]
 
 
 def read_history(found: Any, history: Any, need: int | None = None) -> Origin:
-    """Return what a forecast begins with: a history, or the end of the record.
+    """Return the start of a forecast: a given history, or the end of the record.
 
-    **Raises:** `ValueError` for one that is too short, of other variables or not finite.
+    **Raises:** `ValueError` for a history that is too short, not finite or of other variables.
     """
     need = int(found.lags[-1]) + 1 if need is None else need
     samples, told, order = found.samples, list[str](), ", newest last"
@@ -554,13 +549,13 @@ def read_history(found: Any, history: Any, need: int | None = None) -> Origin:
     else:
         values = np.asarray(samples.values[-1], np.float64)
         if samples.mask and not samples.mask[-1][-1]:
-            told.append("the record ends outside the mask, where these laws were not looked for")
+            told.append("the record ends outside the mask, where the model was not fitted")
         guessed = int(samples.estimated[-1][-need:].sum())
         if guessed and any(t.name == "impute" for t in samples.treatments):
             told.append(
-                f"of the values of the last {need} samples {guessed} "
+                f"{guessed} of the values of the last {need} samples "
                 f"{'was' if guessed == 1 else 'were'} not measured: paths start from one draw of "
-                "what the model says of them"
+                "the model's estimate"
             )
     if len(values) < need:
         raise ValueError(
@@ -572,13 +567,13 @@ def read_history(found: Any, history: Any, need: int | None = None) -> Origin:
     if missing.any():
         if history is not None or missing.all(axis=0).any():
             raise ValueError(
-                f"history must be finite; {int(missing.sum())} of its last {len(values)} samples' "
-                "values are missing or infinite. Give a complete one."
+                f"history must be finite; {int(missing.sum())} values of its last {len(values)} "
+                "samples are missing or infinite. Give a complete history."
             )
         gone = amount(float(missing.sum()), "value", 9)
         told.append(
             f"{gone} {'is' if missing.sum() == 1 else 'are'} missing among the last {len(values)} "
-            "samples and interpolated; give a complete history= in Python to start from another."
+            "samples and interpolated; to start elsewhere, give a complete history= in Python."
         )
         values = bridged(values)
     time = None if samples is None else float(samples.times[-1][-1])
@@ -587,19 +582,19 @@ def read_history(found: Any, history: Any, need: int | None = None) -> Origin:
 
 
 def _untimed(found: Any) -> tuple[str, ...]:
-    """Return a note on a history without times where time matters."""
+    """Return a note on a history without times if seasons or trends were removed."""
     gone = [t.name for t in removed_in_time(found)]
     if not gone:
         return ()
     return (
-        f"a {' and a '.join(gone)} was removed from the data, and history= is an array without "
-        "times: it is read, and continued, without them; give ndde_jax.read_samples(x, t=...).",
+        f"the discovery removed a {' and a '.join(gone)} from the data, but history= is an array "
+        "without times: the forecast omits what was removed. Give ndde_jax.read_samples(x, t=...).",
     )
 
 
 def inputs_ahead(origin: Origin, inputs: Any, steps: int) -> dict[str, Any]:
-    """Return known inputs to their future values, with the variables that repeat themselves, which
-    go on, where the time of the newest sample is known.
+    """Return the future values of known inputs by name; periodic variables continue if the time of
+    the newest sample is known.
     """
     given = dict(mapping(inputs, "inputs", "known inputs to their future values"))
     found, record = origin.found, origin.found.samples.as_measured()
@@ -619,9 +614,9 @@ def inputs_ahead(origin: Origin, inputs: Any, steps: int) -> dict[str, Any]:
 def known_inputs(
     origin: Origin, inputs: Any, level: Level, steps: int
 ) -> tuple[Change, tuple[str, ...]]:
-    """Return a change that sets known inputs to values known in advance, and a note on the others.
+    """Return a change that sets known inputs to given future values, and a note on the others.
 
-    **Raises:** `ValueError` for variables that others may drive.
+    **Raises:** `ValueError` for variables that other variables may drive.
     """
     found, given = origin.found, set()
     change = no_change(steps, len(found.names))
@@ -631,9 +626,9 @@ def known_inputs(
         if found.names[j] not in found.inputs:
             known = ", ".join(found.inputs) or "none"
             raise ValueError(
-                f"inputs holds {found.names[j]}, which this discovery lets others drive; its known "
-                f"inputs are {known}. Name them in discover(..., inputs=...), or use intervene to "
-                "set a variable."
+                f"inputs holds {found.names[j]}, which other variables may drive in this "
+                f"discovery; its known inputs are {known}. Name them in discover(..., inputs=...), "
+                "or use intervene to set a variable."
             )
         given.add(found.names[j])
         change = change.setting(j, after, level.series(j, values, f"the future of {name}", steps))
@@ -641,4 +636,4 @@ def known_inputs(
     if not missing:
         return change, ()
     note = f"The future of {', '.join(missing)}, which nothing else drives, is forecast as well"
-    return change, (f"{note}; where it is known, give inputs= in Python.",)
+    return change, (f"{note}; if it is known, give it as inputs= in Python.",)

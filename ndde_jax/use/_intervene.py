@@ -1,4 +1,4 @@
-"""Interventions: the same future with and without a change of the system."""
+"""Interventions: simulated futures with and without a change of the system, on the same noise."""
 
 import dataclasses
 import inspect
@@ -30,25 +30,25 @@ from ._forecast import (
 from ._left_out import spread_by_echoes
 from ._simulate import Change, Edits, check_memory, learned_paths, with_column
 
-# Share of resamples below which an edge is called unsupported.
+# Share of resamples below which a note calls an edge weak.
 UNSUPPORTED = 0.5
-# Effects below this share of the range of a variable's paths are errors of rounding, in single
-# precision; of the range, since a large level is taken off before.
+# Effects below this share of the range of a variable's paths are rounding errors in single
+# precision. The range counts, not the level, since a large level is subtracted first.
 ROUNDING = 1e-6
-# Correlation of neighbouring residuals from which on it is said.
+# Correlation of neighbouring residuals above which a note reports it.
 MEMORY = 0.1
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Intervention:
-    """The paths without and with a change, on the same noise; made by `found.intervene`.
+    """Paths without and with a change, on the same noise; made by `found.intervene`.
 
     - `ts`: times `[horizon]`.
-    - `baseline`, `changed`: `[path horizon dim]`, physical units; NumPy, of JAX where something is
-        traced. Path by path they differ only by the change, so their difference is its effect.
-    - `diverged`: paths of either that left the range of the data a thousandfold, bool `[path]`.
-    - `notes`: sentences on the assumptions of the answer.
-    - `start`: the date of time 0, as ISO 8601 writes it; empty where it is not known.
+    - `baseline`, `changed`: `[path horizon dim]`, in measured units; NumPy, or JAX if anything is
+        traced. Each pair of paths differs only by the change, so their difference is its effect.
+    - `diverged`: pairs in which a path left the range of the data a thousandfold, bool `[path]`.
+    - `notes`: sentences on the assumptions of the result.
+    - `start`: the date of time 0 in ISO 8601; empty if unknown.
     """
 
     ts: Float[np.ndarray, "horizon"]
@@ -70,8 +70,8 @@ class Intervention:
         return path_quantile(self.difference, q)
 
     def to_frame(self):
-        """Return a pandas DataFrame: time (and date, where it is known), variable, medians without
-        and with, effect, 90 % interval.
+        """Return a pandas DataFrame: time (and date if known), variable, medians without and with
+        the change, effect, and its 90 % interval.
         """
         medians = (path_quantile(paths, 0.5) for paths in (self.baseline, self.changed))
         names = ("baseline", "changed", "effect", "low_90", "high_90")
@@ -114,35 +114,38 @@ class WithInterventions:
         history: Any = None,
         ensemble: Checked[Ensemble | None] = None,
     ) -> Intervention:
-        """Return a future with and without an intervention on the system, on the same noise.
+        """Return simulated futures with and without an intervention, on the same noise.
 
         The intervention holds at samples k with `start` ≤ k < `stop`. Sample 0 is the present, and
-        `ts` begins one sample later. Several changes may be made at once.
+        `ts` begins one sample later. Several changes may be combined.
 
         **Arguments:**
 
-        - `values`: variables that are set, in measured units, by name or index: a number,
-            `[horizon]` numbers, or a function of time (as in `ts`), or of time and state `[dim]`.
-            With `start` 0 the present is set as well.
-        - `shift`: amounts, one or `[horizon]`, added to the values of a variable that all *others*
-            read, now and later, and to its recorded values; its own drift reads it unshifted. For a
-            variable that is read as its logarithm or by its ranks, the amounts are in these units.
-        - `cut`: edges (source, target), or (source, target, lag): the target reads the source at
-            its mean over the record.
-        - `scale`: edges to factors of their effect: the difference between the rate with the source
-            and the rate with the source at its mean. 0 is the same as a cut.
-        - `delay`: edges to new delays in samples (or with a unit).
-        - `horizon`, `start`, `stop`: in samples, or times with their unit, such as "6h".
-        - `paths`, `key`, `inputs`, `history`, `ensemble`: as for
+        - `values`: variables to set, by name or index, in measured units: a number, `[horizon]`
+            numbers, or a function of time (as in `ts`), or of time and state `[dim]`. With `start`
+            0 the present is set as well.
+        - `shift`: amounts, one or `[horizon]`, added to the values of a variable that all *other*
+            variables read, now and later, and to its recorded values. Its own drift reads it
+            unshifted. If a variable is read as its logarithm or by its ranks, amounts are in those
+            units.
+        - `cut`: edges (source, target) or (source, target, lag). The target reads the source at its
+            mean over the record.
+        - `scale`: a mapping from edges to factors of their effect, which is the difference between
+            the rate with the source and the rate with the source at its mean. 0 is the same as a
+            cut.
+        - `delay`: a mapping from edges to new delays, in samples or with a unit.
+        - `horizon`, `start`, `stop`: in samples, or times with their unit such as "6h".
+        - `paths`, `key`, `inputs`, `history`, `ensemble`: as in
             [`forecast`][ndde_jax.Discovery.forecast].
 
-        **Returns:** [`Intervention`][ndde_jax.use.Intervention], whose `notes` say where the answer
-        rests on an edge that fewer than half of the resamples contain, leaves the range of the
+        **Returns:** [`Intervention`][ndde_jax.use.Intervention]. Its `notes` say if the result
+        depends on an edge that fewer than half of the resamples contain, leaves the range of the
         data, or may miss a hidden driver. Numbers in `values`, `shift` and `scale` may be traced:
-        `jax.grad` of any outcome with respect to them works, and `notes` are then left out.
+        `jax.grad` of any outcome with respect to them works, and notes on the result are then
+        omitted.
 
-        **Raises:** `ValueError` for an unknown variable, an edge that is not in the graph, or
-        nothing to do.
+        **Raises:** `ValueError` for an unknown variable, an edge that is not in the graph, or if
+        there is nothing to do.
 
         ```python
         import jax, numpy as np
@@ -159,7 +162,7 @@ class WithInterventions:
         print(g.effect()[-1])  # about what the sun is changed by, for both
         ```
         """
-        # A forecast is corrected for what its steps miss of the data; what a change does is not.
+        # The ensemble corrects one-step forecasts on the data, but not the effect of a change.
         ensemble = spread_by_echoes(self, self._given(ensemble), self._echoed)
         key = check_key(key)
         steps = read_span(horizon, self, "horizon")
@@ -203,7 +206,7 @@ class WithInterventions:
 
 
 def _setting(found, change: Change, values, when, origin: Origin, level: Level):
-    """Return a change that also sets variables, and which ones."""
+    """Return a change that also sets variables, and the variables set."""
     steps, rules, acted = len(when) - 1, {}, []
     for name, given in mapping(values, "the first argument", "variables to values").items():
         i = variable(name, found, "a variable to set")
@@ -220,34 +223,34 @@ def _setting(found, change: Change, values, when, origin: Origin, level: Level):
 
 
 def _shifting(found, change: Change, shift, when, already: list[int]):
-    """Return a change that also shifts variables, which ones, and notes on those that are
-    transformed, whose transformed values are shifted.
+    """Return a change that also shifts variables, the variables shifted, and notes on transformed
+    variables, whose transformed values are shifted.
     """
     offset, notes = np.zeros(change.value.shape), []
     shifted: list[int] = []
     for name, by in mapping(shift, "shift", "variables to amounts").items():
         i = variable(name, found, "a variable to shift")
         if i in already:
-            raise ValueError(f"{found.names[i]} is set, so shifting it as well means nothing.")
+            raise ValueError(f"{found.names[i]} is set, so it cannot be shifted as well.")
         if i in shifted:
             raise ValueError(f"{found.names[i]} is shifted twice; give it one amount.")
         shifted.append(i)
         new = series(by, f"the shift of {name}", len(when) - 1)
         offset = with_column(offset, i, namespace_of(new).where(when, new, 0))
         kind = found.samples.transform.get(found.names[i])
-        about = f"the shift of {found.names[i]} is one of its"
+        about = f"the shift of {found.names[i]} applies to its"
         if kind == "ranks":
             notes.append(f"{about} normal scores")
         elif kind == "log" and not is_traced(by) and np.ndim(by) == 0:
             factor = float(np.exp(np.asarray(by, float)))
-            notes.append(f"{about} logarithm: others see it multiplied by {factor:.4g}")
+            notes.append(f"{about} logarithm: others read it multiplied by {factor:.4g}")
         elif kind == "log":
-            notes.append(f"{about} logarithm, a factor")
+            notes.append(f"{about} logarithm, so it is a factor")
     return dataclasses.replace(change, shift=offset if shifted else None), shifted, notes
 
 
 def _rule(function: Any, name: str):
-    """Return a function of time, or of time and state."""
+    """Return a given function as one of time and state."""
     try:
         parameters = inspect.signature(function).parameters.values()
         count = sum(
@@ -258,15 +261,15 @@ def _rule(function: Any, name: str):
         count = 1
     if count not in (1, 2):
         raise ValueError(
-            f"the value of {name} must be a function of time, or of time and state; got one of "
+            f"the value of {name} must be a function of time, or of time and state; got one with "
             f"{count} arguments."
         )
     return (lambda t, x: function(t)) if count == 1 else function
 
 
 def _together(rules, origin, level, when):
-    """Return all functions as one, of states in measured units; where they are not active, values
-    set before stay.
+    """Return all functions of time and state, in measured units, as one; when they are not active,
+    values set before stay.
     """
 
     def rule(k, state, value):
@@ -283,7 +286,7 @@ def _together(rules, origin, level, when):
 
 
 def _edits(found, cut, scale, delay) -> tuple[Edits | None, list[tuple[int, int, int]]]:
-    """Return changed mechanisms, and their edges."""
+    """Return the changed mechanisms, and their edges."""
     cut = [] if cut is None else cut
     if not isinstance(cut, list | tuple):
         raise refusal("cut", "a list of edges such as [('x', 'y')]", cut)
@@ -328,9 +331,9 @@ def _said(edge: Any) -> str:
 
 
 def _edge(found, edge: Any, name: str) -> list[tuple[int, int, int]]:
-    """Return the kept edges (source, target, position of the lag) that are meant."""
+    """Return the kept edges (source, target, position of the lag) that a key refers to."""
     if not isinstance(edge, tuple | list) or len(edge) not in (2, 3):
-        raise refusal(name, "of edges (source, target) or (source, target, lag)", edge)
+        raise refusal(name, "made of edges (source, target) or (source, target, lag)", edge)
     i, j = (variable(v, found, f"an edge of {name}") for v in edge[:2])
     lag = edge[2] if len(edge) == 3 else None
     kept = kept_lags(found, i, j, lag, f"a lag in {name}", f"{name}= would change nothing")
@@ -338,13 +341,13 @@ def _edge(found, edge: Any, name: str) -> list[tuple[int, int, int]]:
 
 
 def _check_set(found, change: Change, changed, acted) -> None:
-    """Raise an error unless functions set finite numbers, above 0 where logarithms are read."""
+    """Raise an error unless functions return finite numbers, above 0 if logarithms are read."""
     if change.rule is None or is_traced(changed, change.value):
         return
     for i in acted:
         if not bool(jnp.isfinite(changed[..., i]).all()):
             logarithm = found.samples.transform.get(found.names[i]) == "log"
-            expected = "values above 0, as its logarithm is read" if logarithm else "numbers"
+            expected = "values above 0, since its logarithm is read" if logarithm else "numbers"
             raise ValueError(
                 f"the function for the value of {found.names[i]} must return {expected}; on some "
                 "path it did not."
@@ -352,12 +355,12 @@ def _check_set(found, change: Change, changed, acted) -> None:
 
 
 def _notes(found, ensemble, acted, touched, change, when, baseline, changed) -> list[str]:
-    """Return notes on what the answer rests on: weak edges, extrapolation, hidden drivers."""
+    """Return notes on what the result depends on: weak edges, extrapolation, hidden drivers."""
     if is_traced(baseline, changed, change.value):
         return []
     names = found.names
     notes = [
-        f"rests on {names[i]} -> {names[j]} at lag {found.lags[a]}, an edge that only "
+        f"the result rests on {names[i]} -> {names[j]} at lag {found.lags[a]}, an edge that only "
         f"{ensemble.share[i, j, a]:.0%} of the resamples contain."
         for i, j, a in _weak(found, ensemble, acted, touched)
     ]
@@ -366,14 +369,14 @@ def _notes(found, ensemble, acted, touched, change, when, baseline, changed) -> 
     if len(passed_on):
         links = listed([f"{names[i]} -> {names[j]}" for i, j in passed_on])
         notes.append(
-            f"another variable passes on {links} within a sampling interval, and the drift reads "
-            "the source itself: a change of what passes it on is not seen there."
+            f"another variable passes on {links} within a sampling interval, but the drift reads "
+            "the source directly: a change of the variable in between has no effect there."
         )
-    # Residuals with memory point to an unmeasured driver.
+    # Autocorrelated residuals point to an unmeasured driver.
     if hidden := [n for n, m in zip(names, ensemble.noise.memory, strict=True) if m > MEMORY]:
         notes.append(
-            f"what the drift of {', '.join(hidden)} leaves unexplained persists from sample to "
-            "sample: a driver may be hidden, and the change could act through it differently."
+            f"the residuals of {', '.join(hidden)} are autocorrelated: a driver may be hidden, and "
+            "the change could act differently through it."
         )
     return notes
 
@@ -384,7 +387,7 @@ def _weak(found, ensemble, acted, touched) -> list[tuple[int, ...]]:
     for _ in found.names:
         reached |= {int(j) for i in reached for j in np.flatnonzero(found.graph[i].any(axis=1))}
     edges = {tuple(map(int, e)) for e in np.argwhere(found.graph) if int(e[0]) in reached}
-    # What is set no longer listens.
+    # Variables that are set no longer respond to their sources.
     edges = {e for e in edges | set(touched) if e[1] not in acted or e in touched}
     weak = [e for e in edges if not ensemble.share[e] >= UNSUPPORTED]
     return sorted(weak, key=lambda e: ensemble.share[e])[:5]

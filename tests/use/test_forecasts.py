@@ -271,7 +271,7 @@ def test_a_past_outside_the_range_of_the_data_is_said(found):
     assert not any("outside the range" in n for n in found.forecast(HORIZON, key=KEY).notes)
     far = ordinary + np.array([0, 1.5, 0]) * wide
     (note,) = found.forecast(HORIZON, key=KEY, history=far).notes
-    assert note.startswith("heat comes from outside the range of the data, by 1")
+    assert note.startswith("heat starts outside the range of the data, by 1")
     # What no lag of the drift reads does not count.
     once = ordinary.copy()
     once[-2] += wide * 5
