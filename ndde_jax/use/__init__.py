@@ -2,7 +2,7 @@
 
 A [`Discovery`][ndde_jax.Discovery] has them as methods: `found.effects()`, `found.forecast(...)`,
 `found.intervene(...)`, `found.backtest(...)`, `found.influence(...)`, `found.impute(...)`,
-`found.validate(...)` and `found.resample(...)`; here are what they return.
+`found.validate(...)` and `found.resample(...)`. Their results are defined here.
 """
 
 from ._backtest import Backtest as Backtest

@@ -1,4 +1,4 @@
-"""Arguments of callers: spans of time in samples, variables by name, edges and their inputs."""
+"""Arguments of callers: time spans in samples, variables by name, edges and their inputs."""
 
 import re
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ from .._types import namespace_of
 from ..samples._dates import unit_ratio
 from ..select._between import edge_of_reads
 
-# A number, and a unit or none.
+# A number with an optional unit.
 SPAN = re.compile(r"\s*\+?((?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)\s*([A-Za-zµ]*)\s*")
 
 
@@ -20,7 +20,7 @@ def read_span(value: Any, found: Any, name: str, least: int = 1) -> int:
     """Return a span in samples, from a whole number or a time with its unit such as "6h".
 
     **Raises:** `ValueError` for anything else, a unit that cannot be compared with that of the
-    data, and a time that is no whole number of samples.
+    data, and a time that is not a whole number of samples.
     """
     if not isinstance(value, str):
         check_whole(value, name, least=least)
@@ -46,13 +46,13 @@ def read_span(value: Any, found: Any, name: str, least: int = 1) -> int:
         unit = f" {own}" if own else ""
         raise ValueError(
             f"{name} must be a whole number of samples, at least {least}; {value!r} is "
-            f"{number:.4g} of them, {found.dt:.6g}{unit} each."
+            f"{number:.4g} samples of {found.dt:.6g}{unit}."
         )
     return samples
 
 
 def mapping(value: Any, name: str, what: str) -> dict:
-    """Return a mapping that was given, empty for None; `what` says from what to what.
+    """Return the given mapping, empty for None; `what` says from what to what.
 
     **Raises:** `ValueError` for anything else.
     """
@@ -63,7 +63,7 @@ def mapping(value: Any, name: str, what: str) -> dict:
 
 
 def series(value: Any, name: str, steps: int) -> Float[Array | np.ndarray, "sample"]:
-    """Return values by sample from 0 on, from a number or `[horizon]` of them.
+    """Return values from sample 0 on, from a number or `[horizon]` numbers.
 
     **Raises:** `ValueError` for anything else.
     """
@@ -79,9 +79,7 @@ def series(value: Any, name: str, steps: int) -> Float[Array | np.ndarray, "samp
 
 
 def variable(value: Any, found: Any, name: str) -> int:
-    """Return the index of a variable given by name, by its label after transformation, or by
-    index.
-    """
+    """Return the index of a variable given by its name, transformed label or index."""
     names = tuple(found.names)
     for known in (names, tuple(found.samples.labels)):
         if isinstance(value, str) and value in known:
@@ -96,10 +94,10 @@ def variable(value: Any, found: Any, name: str) -> int:
 
 
 def kept_lags(found: Any, i: int, j: int, lag: Any, name: str, without: str) -> np.ndarray:
-    """Return the positions of the kept lags of an edge, or of the one that is meant.
+    """Return the positions of the kept lags of an edge, or of the given lag.
 
-    **Raises:** `ValueError` for an edge that was not kept, which is `without` something, and for a
-    lag at which it was not.
+    **Raises:** `ValueError` for an edge that was not kept (`without` says the consequence), and for
+    a lag at which it was not kept.
     """
     kept, said = np.flatnonzero(found.graph[i, j]), f"{found.names[i]} -> {found.names[j]}"
     if not len(kept):
@@ -118,12 +116,12 @@ def kept_lags(found: Any, i: int, j: int, lag: Any, name: str, without: str) -> 
 def edges_of_inputs(
     found: Any, pair: Any = ..., *, beside: bool = False
 ) -> Int[np.ndarray, "*pair lag"]:
-    """Return for every input of the model the position of its edge's lag, −1 where there is no
-    input; of all pairs, `[source target lag]`, or of one, `[lag]`. Where a delay lies between
-    candidates an edge has several inputs; with `beside` the lags next to an edge count as well.
+    """Return the position of the lag of the edge that each input of the model belongs to, −1 for no
+    input; for all pairs, `[source target lag]`, or for one, `[lag]`. An edge whose delay lies
+    between candidates has several inputs. With `beside`, lags next to an edge count as well.
     """
     candidates = float(found.dt) * np.asarray(found.lags, float)
-    # A map reads every edge at its own lag, and others that are passed on at once.
+    # A map reads each edge at its own lag. Its other inputs are links passed on within an interval.
     reads = found.reads if found.moves_between_samples else found.graph
     reads, graph, delays = (np.array(part)[pair] for part in (reads, found.graph, found.delays))
     if beside:
@@ -132,7 +130,7 @@ def edges_of_inputs(
 
 
 def neighbours(graph: Bool[np.ndarray, "*batch lag"]) -> Bool[np.ndarray, "*batch lag"]:
-    """Return the candidates one lag before and after an edge."""
+    """Return the candidates one lag before and after each edge."""
     padded = np.pad(graph, [*[(0, 0)] * (graph.ndim - 1), (1, 1)])
     return padded[..., :-2] | padded[..., 2:]
 
@@ -145,9 +143,9 @@ def inputs_of(found: Any, i: int, j: int, a: int) -> Bool[np.ndarray, " lag"]:
 def folded(
     found: Any, values: Float[np.ndarray, "*batch source target lag"]
 ) -> Float[np.ndarray, "*batch source target lag"]:
-    """Return sums over the inputs of every edge and the lags next to it, at the edge; 0 elsewhere.
+    """Return sums over the inputs of each edge and neighbouring lags, at the edge; 0 elsewhere.
 
-    On a half of the data a lag beside an edge often stands in for it.
+    On a half of the data, a lag next to an edge is often a proxy for it.
     """
     edge, sums = edges_of_inputs(found, beside=True), np.zeros(np.shape(values))
     for i, j, lag in np.argwhere(edge >= 0):

@@ -1,14 +1,14 @@
 """The learned drift and its uncertainty: variants on halves of the data, noise, measurement error.
 
-What a model costs follows from sums over windows alone, and the sums of a half are those of its
-blocks. So one pass over the data serves every half, and a model is a small system of equations.
-Half of the blocks, drawn without replacement, spread an estimate about as much as the data
-themselves do, and see no window twice, which keeps a criterion honest; halves come in pairs that
-share nothing (Shah and Samworth, 2013).
+The criterion of a model depends only on sums over windows, and the sums of a half are those of its
+blocks. So one pass over the data serves all halves, and a model is a small system of equations.
+Estimates from half of the blocks, drawn without replacement, vary about as much as estimates from
+other records would. No window counts twice, which keeps a criterion valid. Halves come in disjoint
+pairs (Shah and Samworth, 2013).
 
-Columns are splines and products of a few inputs. Unlike those a search makes, which exist on the
-data only, these belong to a simulator and can be evaluated anywhere. Noise is what one-step
-forecasts leave: some of it drives the system, some is measurement error.
+Columns are splines and products of a few inputs. Unlike the columns of a search, which exist on the
+data only, they belong to a simulator and can be evaluated anywhere. Noise is estimated from the
+residuals of one-step forecasts: some of it drives the system, some is measurement error.
 """
 
 import dataclasses
@@ -37,23 +37,23 @@ from ._arguments import neighbours
 from ._one_step import Rows, lead, step_rows
 
 RIDGE = 1e-8
-# Contiguous blocks, as many as there are unless they would be shorter than two windows reach.
+# Most and fewest contiguous blocks. Blocks are at least as long as two windows reach, if possible.
 MOST_BLOCKS, FEWEST_BLOCKS = 40, 6
-# Moves of a search.
+# Most moves of a search.
 MOVES = 12
-# Inputs are held this share of the range of the data beyond it, so that no path runs away along the
-# straight continuation of a spline.
+# Inputs are clipped at this share of the range of the data beyond it, so that no path runs away
+# along the linear extrapolation of a spline.
 SPARE = 0.25
-# From which family on a column is used.
+# Families of columns. A column is used by its own family and all later ones.
 LINEAR, CURVED, MULTIPLIED = 0, 1, 2
 
 
 class Basis(eqx.Module):
-    """A basis: a constant, then the spline terms of every input, itself first, then products.
+    """A basis: a constant, the spline terms of every input (linear term first), then products.
 
-    - `inputs`: which are used, flat (lag, source).
-    - `pairs`: whose products are columns, as positions in `inputs`.
-    - `center`, `scale`, `knots`, `low`, `high`: of each; the last three standardised.
+    - `inputs`: inputs in use, flat (lag, source).
+    - `pairs`: pairs whose products are columns, as positions in `inputs`.
+    - `center`, `scale`, `knots`, `low`, `high`: values per input; the last three standardised.
     """
 
     inputs: Int[Array | np.ndarray, "input"]
@@ -67,13 +67,13 @@ class Basis(eqx.Module):
     def __call__(
         self, history: Float[ArrayLike, "*batch lag dim"]
     ) -> Float[Array | np.ndarray, "*batch feature"]:
-        """Return all columns for physical histories; in NumPy if both are."""
+        """Return all columns for physical histories; in NumPy if both are NumPy."""
         known = all(isinstance(leaf, np.ndarray) for leaf in jax.tree.leaves((self, history)))
         return _columns(self, history, np) if known else _jitted(self, jnp.asarray(history))
 
     @property
     def needs(self) -> Int[np.ndarray, "feature 2"]:
-        """The one or two inputs that each column needs, positions in `inputs`; −1 for none."""
+        """The one or two inputs of each column, as positions in `inputs`; −1 for none."""
         splines = np.repeat(np.arange(len(self.inputs)), WIDTH)
         singles = np.stack([np.append(-1, splines), np.full(1 + len(splines), -1)], axis=1)
         return np.concatenate([singles, np.asarray(self.pairs)])
@@ -88,8 +88,8 @@ class Basis(eqx.Module):
     def part(
         self, columns: Int[np.ndarray, "used"]
     ) -> tuple["Basis", Int[np.ndarray, "own_feature"]]:
-        """Return the basis of the inputs that some columns need, with their products and no others,
-        and the places of its columns in this one.
+        """Return the basis reduced to the inputs and products that some columns need, and the
+        positions of its columns in this one.
         """
         used = np.isin(np.arange(len(self.kind)), columns)
         paired, chosen = used[self.kind == MULTIPLIED], np.zeros(len(self.inputs), bool)
@@ -108,7 +108,7 @@ def make_basis(histories: np.ndarray, inputs: Any, pairs: Any) -> Basis:
     center, scale = z.mean(axis=0), divisor(z.std(axis=0))
     z = (z - center) / scale
     knots = knots_of(z)
-    # Of a variable with few values, knots that coincide would divide by zero.
+    # Coinciding knots, of a variable with few values, would divide by zero.
     knots = knots + 1e-6 * np.arange(knots.shape[1])
     low, high = z.min(axis=0), z.max(axis=0)
     spare = SPARE * (high - low)
@@ -125,7 +125,7 @@ def _columns(basis: Basis, history: Any, xp: Any = jnp) -> Any:
     return xp.concatenate([xp.ones_like(z[..., :1]), terms, products], axis=-1)
 
 
-# One program where it is called by itself, part of the program around it otherwise.
+# A program of its own if called outside a program, and part of the enclosing one otherwise.
 _jitted = partial(jax.jit, inline=True)(_columns)
 
 
@@ -152,7 +152,7 @@ class Equations:
     """The least-squares equations of one output on some columns, for many halves at once."""
 
     def __init__(self, sums: Sums):
-        """- `sums`: of each half, as if it were a block."""
+        """- `sums`: sums of each half, as if it were a block."""
         norm = np.sqrt(np.maximum(np.diagonal(sums.xx, axis1=-2, axis2=-1), 0))
         self.unit = np.where(norm > 0, 1 / divisor(norm), 0)
         self.gram = sums.xx * self.unit[..., :, None] * self.unit[..., None, :]
@@ -162,7 +162,7 @@ class Equations:
 
     @classmethod
     def of(cls, design: np.ndarray, output: np.ndarray, weight: Any = None, halves: Any = None):
-        """Return the equations of rows, one for each half `[half block]`, or for all."""
+        """Return the equations of rows, for each half `[half block]`, or for all rows."""
         weight = np.ones(len(design)) if weight is None else weight
         halves = np.ones((1, 1), bool) if halves is None else halves
         blocks = sums_of(design, output[:, None], weight, halves.shape[1])
@@ -171,9 +171,9 @@ class Equations:
     def solve(
         self, used: Int[np.ndarray, "column"], halves: Int[np.ndarray, "half"] | None = None
     ) -> tuple[Float[np.ndarray, "half column"], Float[np.ndarray, "half"]]:
-        """Return coefficients, and residual sums of squares, of some halves; by default of all."""
+        """Return coefficients and residual sums of squares on some halves; by default on all."""
         half = (np.arange(len(self.n)) if halves is None else halves)[:, None]
-        # The columns are taken at once: whole matrices would be copied first.
+        # Rows and columns are indexed together, since whole matrices would be copied first.
         small = self.gram[half[..., None], used[:, None], used] + RIDGE * np.eye(len(used))
         inner = self.inner[half, used]
         scaled = np.linalg.solve(small, inner[..., None])[..., 0]
@@ -183,7 +183,7 @@ class Equations:
     def criterion(
         self, used: Int[np.ndarray, "column"], halves: Int[np.ndarray, "half"]
     ) -> Float[Array | np.ndarray, "half"]:
-        """Return n log(risk + 10⁻⁴) + columns log n, the criterion of the search by splines."""
+        """Return n log(risk + 10⁻⁴) + columns log n, the criterion of the spline search."""
         left, spread, n = self.solve(used, halves)[1], self.spread[halves], self.n[halves]
         risk = np.where(spread > 0, left / divisor(spread), 0)
         return n * np.log(risk + FLOOR) + len(used) * np.log(np.maximum(n, 2.0))
@@ -206,12 +206,12 @@ def best_family(equations: Equations, basis: Basis, chosen: np.ndarray) -> tuple
 
 
 def _families(equations: Equations, basis: Basis, chosen: np.ndarray, halves: Any):
-    """Return criteria `[family half]` on some inputs, infinite where a half has too few windows,
-    and the columns of each family; the last is the constant alone, for halves that can afford no
-    other.
+    """Return criteria `[family half]` on some inputs, infinite for halves with too few windows, and
+    the columns of each family. The last family is the constant alone, for halves with too few
+    windows for any other.
     """
     families = (used_columns(basis, chosen, family) for family in (LINEAR, CURVED, MULTIPLIED))
-    columns = list({len(used): used for used in families}.values())  # the same ones only once
+    columns = list({len(used): used for used in families}.values())  # without duplicates
     n = equations.n[halves]
     costs = [
         np.where(len(used) < 0.5 * n, equations.criterion(used, halves), np.inf) for used in columns
@@ -223,7 +223,7 @@ def _families(equations: Equations, basis: Basis, chosen: np.ndarray, halves: An
     return np.stack(costs), [*columns, constant]
 
 
-# Not `regression.search`, which takes one problem at a time: here every half asks about the same
+# Not `regression.search`, which solves one problem at a time: here all halves evaluate the same
 # columns. For 3 targets with 9 candidates and 40 halves this takes 0.07 s of CPU; 120 searches,
 # without products, take 4.6 s, after 1.9 s of compilation.
 def choose(
@@ -235,10 +235,10 @@ def choose(
     swaps: list[tuple[int, int]],
     n_candidates: int,
 ) -> Bool[np.ndarray, "half input"]:
-    """Return inputs by the extended Bayesian information criterion, on every half: from `start`,
-    the best addition, removal or exchange while one lowers it. `fixed` inputs stay.
+    """Return inputs by the extended Bayesian information criterion, on every half: from `start`, by
+    the best addition, removal or exchange as long as one lowers it. `fixed` inputs stay.
 
-    Halves where the choice stands alike take their steps together.
+    Halves with the same current choice are processed together.
     """
     costs: dict[bytes, np.ndarray] = {}
 
@@ -266,36 +266,35 @@ def choose(
 
 
 def _moves(chosen: np.ndarray, fixed: np.ndarray, swaps: list) -> list[np.ndarray]:
-    """Return all sets one addition, removal or exchange away from some inputs."""
+    """Return all sets one addition, removal or exchange away from the chosen inputs."""
     one = np.eye(len(chosen), dtype=bool)
     pairs = [(i, j) for i, j in swaps if chosen[i] != chosen[j] and not (fixed[i] or fixed[j])]
     single = [chosen ^ one[i] for i in np.flatnonzero(~fixed)]
     return single + [chosen ^ one[i] ^ one[j] for i, j in pairs]
 
 
-# Standard errors from which on something counts as clear.
+# Standard errors above which an effect counts as clear.
 CLEAR = 5.0
-# Least share of a squared residual's variance that its state must explain to count.
+# Least share of the variance of squared residuals that the state must explain to count.
 STATE_SHARE = 0.02
-# Squared amplitudes relative to the mean, which keep a quadratic from leaving sense.
+# Bounds of squared relative amplitudes, which keep the quadratic plausible.
 LOW, HIGH = 0.05, 20.0
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Noise:
-    """The noise of one step of the simulator, physical units.
+    """The noise of one step of the simulator, in physical units.
 
-    - `draws`: residuals made white and of unit covariance, `[row dim]`: what is drawn from, since
-        their tails are those of the data.
-    - `factor`: `[dim dim]`, whose square is the covariance of one step.
-    - `error`: standard deviation of the measurement error of each variable, `[dim]`; 0 where the
+    - `draws`: whitened residuals of unit covariance, `[row dim]`, from which noise is drawn, with
+        the tails of the data.
+    - `factor`: a root of the covariance of one step, `[dim dim]`.
+    - `error`: standard deviation of the measurement error of each variable, `[dim]`; 0 if the
         residuals show none.
-    - `amplitude`: of each variable, coefficients a, b, c of its squared relative amplitude
-        a + bz + cz², z being its standardised present state; 1, 0, 0 where the data show no
-        dependence, `[dim 3]`.
-    - `memory`: largest correlation of residuals with those one to three steps later, `[dim]`; 0
-      where it may be chance. Noise that drives a system is new at every step: memory points to a
-      driver that was not measured.
+    - `amplitude`: coefficients a, b, c of each variable's squared relative amplitude a + bz + cz²,
+        `[dim 3]`, with its standardised present state z; 1, 0, 0 if the data show no dependence.
+    - `memory`: largest correlation of residuals with those one to three steps later, `[dim]`; 0 if
+        it may be chance. Noise that drives a system is new at every step, so memory points to an
+        unmeasured driver.
     """
 
     draws: np.ndarray
@@ -315,10 +314,10 @@ def estimate_noise(
 ) -> Noise:
     """Return the noise, estimated from the one-step residuals of the centre of an ensemble.
 
-    - `residual`: `[row dim]`, physical.
+    - `residual`: residuals in physical units, `[row dim]`.
     - `state`: standardised present states, `[row dim]`.
-    - `position`: samples, to find neighbours.
-    - `freedom`: parameters per variable, `[dim]`: residuals are as much too small.
+    - `position`: sample numbers, to find neighbours.
+    - `freedom`: fitted parameters per variable, `[dim]`, which make residuals too small.
     """
     n = len(residual)
     residual = residual * np.sqrt(n / np.maximum(n - freedom, n / 2))[None]
@@ -338,17 +337,19 @@ def estimate_noise(
 
 
 def relative_amplitude(amplitude: Any, z: Any, xp: Any = np) -> Any:
-    """Return the size of the noise at standardised states, `[*batch dim]`."""
+    """Return the relative size of the noise at standardised states, `[*batch dim]`."""
     ahead = (None,) * (z.ndim - 1)
     a, b, c = (amplitude[:, i][ahead] for i in range(3))
     return xp.sqrt(xp.clip(a + b * z + c * z**2, LOW, HIGH))
 
 
 def _amplitude(residual: np.ndarray, z: np.ndarray) -> np.ndarray:
-    """Return the coefficients of the squared amplitude, if the state clearly explains it."""
+    """Return the coefficients of the squared amplitude; 1, 0, 0 unless the state clearly explains
+    it.
+    """
     none = np.array([1.0, 0.0, 0.0])
     square = residual**2
-    # Rare extremes would decide alone.
+    # Rare extremes would dominate.
     square = np.minimum(square, 12 * square.mean())
     if not square.mean() > 0:
         return none
@@ -356,12 +357,13 @@ def _amplitude(residual: np.ndarray, z: np.ndarray) -> np.ndarray:
     design = np.stack([np.ones_like(z), z, z**2], axis=1)
     found = np.linalg.lstsq(design, square, rcond=None)[0]
     explained = np.var(design @ found) / np.var(square)
-    # Two coefficients by chance: chi-squared with two degrees of freedom, doubled for dependence.
+    # By chance two coefficients explain a chi-squared with two degrees of freedom, doubled for
+    # dependence.
     return found if len(z) * explained > CLEAR**2 + 2 and explained > STATE_SHARE else none
 
 
 def _measurement_error(residual: np.ndarray, position: np.ndarray) -> np.ndarray:
-    """Return the measurement error, which enters two neighbouring steps with opposite signs."""
+    """Return the measurement error, which enters neighbouring steps with opposite signs."""
     shared = np.maximum(-_shared(residual, position, 1), 0.0)
     return np.sqrt(np.minimum(shared, 0.49 * np.mean(residual**2, axis=0)))
 
@@ -373,7 +375,7 @@ def _memory(residual: np.ndarray, position: np.ndarray) -> np.ndarray:
 
 
 def _shared(residual: np.ndarray, position: np.ndarray, steps: int) -> np.ndarray:
-    """Return the mean product of residuals with those some steps later; 0 where it is not clear."""
+    """Return the mean product of residuals with those some steps later; 0 unless it is clear."""
     pairs = position[steps:] - position[:-steps] == steps
     products = (residual[:-steps] * residual[steps:])[pairs]
     if len(products) < 20:
@@ -388,14 +390,14 @@ def _positive(matrix: np.ndarray) -> np.ndarray:
     return (vectors * np.maximum(values, 1e-6)) @ vectors.T
 
 
-# Halves: the least number that distinguishes shares of .9 and .75 by two standard errors.
+# Number of halves: the least that distinguishes shares of .9 and .75 by two standard errors.
 RESAMPLES = 40
 # Candidates per target that a half may choose from.
 SLOTS = 12
-# By how much the logarithm of the residuals' variance must fall for another step to be taken.
+# Fall of the log residual variance required to prefer another kind of step.
 CLEARLY = 0.03
-# Histories that averages are taken over, spread evenly over the record; their error is far below
-# that of the ensemble.
+# Histories for averages, spread evenly over the record; their error is far below that of the
+# ensemble.
 MOST_HISTORIES = 1000
 # Share of a rate's variance by which the learned model may fall short of the regression.
 SHORTFALL = 0.05
@@ -403,9 +405,9 @@ SHORTFALL = 0.05
 
 class Member(AbstractWrappedModel):
     """A learned drift and its correction: `trust` times the model plus `theta` times the columns of
-    a basis, confined where the model is.
+    a basis, confined like the model.
 
-    With a leading axis of `theta` it is a stack of drifts, one for each path.
+    With a leading axis of `theta` it is a stack of drifts, one per path.
     """
 
     model: AbstractDelayModel
@@ -424,35 +426,35 @@ class Member(AbstractWrappedModel):
         return drift
 
     def each(self, histories: Float[Array, "path lag dim"]) -> Float[Array, "path dim"]:
-        """Return the drift of every member of a stack for its own history."""
+        """Return the drift of each member of a stack for its own history."""
         one = lambda theta, z: eqx.tree_at(lambda m: m.theta, self, theta)(z)  # noqa: E731
         return jax.vmap(one)(self.theta, histories)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Ensemble:
-    """A learned drift, corrected, and its variants on halves of the data; NumPy.
+    """A corrected learned drift and its variants on halves of the data; NumPy.
 
-    A member's drift is `trust` times the learned model plus `theta` times the columns of `basis`:
-    the part that a step of the simulator misses on all data, and the difference of a regression on
-    a half from the same regression on all data. Halves spread about as much as the data themselves
-    do. Where the model predicts a step no better than the regression, for the numbers it has, the
-    regression stands alone: `trust` is 1 or 0 per target.
+    A member's drift is `trust` times the learned model plus `theta` times the columns of `basis`.
+    The second term is the part that a step of the simulator misses on all data, plus the difference
+    of a regression on a half from the same regression on all data. Halves vary about as much as
+    other records would. If the model predicts a step no better than the regression, given its
+    number of parameters, only the regression is used: `trust` is 1 or 0 per target.
 
-    - `graphs`: chosen on each half, `[resample source target lag]`.
-    - `share`: of the halves whose graph holds an edge at this lag or a neighbouring one,
-        `[source target lag]`; NaN where an edge was no candidate.
-    - `step`: of the simulator. `"heun"`, with the present predicted at its end; `"flow"`, where one
-      that is finer than the sampling, and reads the past between samples, fits better; `"map"`, of
-      maps and where neither does as well, so that drifts are those of the map from one sample to
-      the next.
-    - `own`: whether the learned model explains the windows nearly as well as the regression does,
-      or better, so that effects are its own, bool `[target]`.
-    - `trust`: of the model, `[target]`.
-    - `center`: coefficients of the correction alone, `[target feature]`; `theta`: of every member,
-        `[resample target feature]`, physical rates.
-    - `noise`: of one step.
-    - `rows`: the steps they were estimated from.
+    - `graphs`: graphs chosen on each half, `[resample source target lag]`.
+    - `share`: share of the halves whose graph contains an edge at this lag or a neighbouring one,
+        `[source target lag]`; NaN if an edge was no candidate.
+    - `step`: kind of step of the simulator: `"heun"`, with the present predicted at its end;
+        `"flow"`, finer than the sampling, with the past read between samples, if it fits better; or
+        `"map"`, for maps and if it fits better than both, so that drifts are those of the map from
+        one sample to the next.
+    - `own`: whether the learned model explains the windows nearly as well as the regression, or
+        better, so that effects are its own, bool `[target]`.
+    - `trust`: weight of the model, `[target]`.
+    - `center`: coefficients of the correction alone, `[target feature]`; `theta`: coefficients of
+        every member, `[resample target feature]`; both for physical rates.
+    - `noise`: noise of one step.
+    - `rows`: the steps that all of this was estimated from.
     """
 
     graphs: np.ndarray
@@ -482,7 +484,7 @@ class Ensemble:
     def members(self, model: AbstractDelayModel, which: Any) -> Member:
         """Return a stack of drifts, in the precision of the learned model.
 
-        - `which`: the number of the member that each of them is, `[path]`; −1 for the centre.
+        - `which`: the member number of each path, `[path]`; −1 for the centre.
         """
         theta = np.concatenate([self.theta, self.center[None]])[which]
         parts = (self.basis, self.trust, theta)
@@ -490,17 +492,17 @@ class Ensemble:
 
 
 def generator(key: PRNGKeyArray) -> np.random.Generator:
-    """Return a NumPy generator, from a key of JAX."""
+    """Return a NumPy generator from a JAX key."""
     return np.random.default_rng(np.asarray(jr.key_data(key)).astype(np.uint32).ravel().tolist())
 
 
 def in_precision(model: AbstractDelayModel, value: Any) -> Array:
-    """Return an array of JAX, numbers in the precision of a model."""
+    """Return a JAX array, with floats in the precision of a model."""
     return to_jax(value, model.dt.dtype if np.asarray(value).dtype.kind == "f" else None)
 
 
 def histories_of(ensemble: Ensemble) -> Float[np.ndarray, "row lag dim"]:
-    """Return at most so many histories of the record."""
+    """Return at most `MOST_HISTORIES` histories of the record."""
     start = ensemble.rows.start
     return start[np.unique(np.linspace(0, len(start) - 1, MOST_HISTORIES).astype(int))]
 
@@ -512,12 +514,12 @@ def rates_of(model: Any) -> Callable[[np.ndarray], np.ndarray]:
 
 @one_blas_thread()
 def make_ensemble(found: Any, *, rng: np.random.Generator, resamples: int) -> Ensemble:
-    """Select the graph again on random halves of the data, and fit a drift on each, in closed form.
+    """Select the graph again on random halves of the data, and fit a drift to each in closed form.
 
     **Arguments:**
 
-    - `found`: a discovery.
-    - `rng`: draws the halves.
+    - `found`: the discovery.
+    - `rng`: generator that draws the halves.
     - `resamples`: number of halves.
 
     **Raises:** `ValueError` for irregular sampling, or fewer than 20 steps.
@@ -530,7 +532,7 @@ def make_ensemble(found: Any, *, rng: np.random.Generator, resamples: int) -> En
     n_rows = min(len(rows), int(np.sum(np.asarray(found.windows.valid))))
     halves = draw_halves(count_blocks(n_rows, int(found.lags[-1]) + 2), resamples, rng)
     basis, targets, own = _select_again(found, rows, halves)
-    # Nothing is between the samples of a map.
+    # A map has no states between samples.
     steps = ("heun", "flow", "map") if found.moves_between_samples else ("map",)
     fitted, *others = (fit_steps(found, rows, basis, targets, halves, step) for step in steps)
     for other in others:
@@ -551,8 +553,8 @@ def make_ensemble(found: Any, *, rng: np.random.Generator, resamples: int) -> En
 
 
 def _candidates(found: Any, target: int) -> np.ndarray:
-    """Return the candidates of one target, flat (lag, source): first the inputs of the model, then
-    edges and their neighbours in lag, then others by score.
+    """Return the candidates of one target, flat (lag, source), chosen in the order: inputs of the
+    model, edges and neighbouring lags, others by score.
     """
     reads, edges = found.reads[:, target], found.graph[:, target]  # [source lag]
     allowed = np.asarray(found.windows.prior.allowed)[:, target] | reads | edges
@@ -566,11 +568,11 @@ def _candidates(found: Any, target: int) -> np.ndarray:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Target:
-    """The inputs that one target may be fitted on.
+    """The inputs on which one target may be fitted.
 
-    - `basis`: of them; `place`: of its columns in the basis that all targets share.
-    - `kept`: which of them the model reads, bool `[input]`; `chosen`: which a half of the data
-        chose, bool `[half input]`.
+    - `basis`: basis of the inputs; `place`: positions of its columns in the shared basis.
+    - `kept`: inputs that the model reads, bool `[input]`; `chosen`: inputs chosen on each half,
+        bool `[half input]`.
     """
 
     basis: Basis
@@ -582,8 +584,8 @@ class Target:
 def _select_again(
     found: Any, rows: Rows, halves: np.ndarray
 ) -> tuple[Basis, list[Target], Bool[np.ndarray, "target"]]:
-    """Return a basis for all targets, the inputs that each may have and those chosen on each half,
-    and where the learned model explains the windows nearly as well as a regression on the kept
+    """Return a basis for all targets, the inputs of each and those chosen on each half, and for
+    which targets the learned model explains the windows nearly as well as a regression on the kept
     inputs.
     """
     windows, s = found.windows, found.windows.scaling
@@ -618,7 +620,7 @@ def _select_again(
 
 
 def _smaller(one: np.ndarray, other: np.ndarray) -> bool:
-    """Return whether residuals are clearly smaller, variables taken together."""
+    """Return whether residuals are clearly smaller, over all variables together."""
     sizes = [np.mean(np.square(np.nan_to_num(r, nan=np.inf)), axis=0) for r in (one, other)]
     with np.errstate(divide="ignore", invalid="ignore"):
         change = np.log(sizes[0] / sizes[1])
@@ -629,11 +631,11 @@ def _smaller(one: np.ndarray, other: np.ndarray) -> bool:
 
 
 ROUNDS = 2
-# Numbers that a smooth function of a few inputs uses up, however large the network: an upper guess,
-# in favour of the regression.
+# Effective parameters of a smooth function of a few inputs, however large the network: an upper
+# guess, which favours the regression.
 MOST_NUMBERS = 100
-# Share of them that makes a network vary. All of them made intervals of a two-variable system too
-# wide, none those of a network of ten too narrow.
+# Share of them that widens the spread of a network. With all of them, intervals of a two-variable
+# system were too wide; with none, those of a network of ten were too narrow.
 USED_UP = 0.6
 
 
@@ -642,8 +644,8 @@ class Fitted:
     """A fitted one-step map; arrays as in `Ensemble`.
 
     - `step`: of the simulator, one of `KINDS`.
-    - `residual`: what the centre leaves of every step, `[row dim]`.
-    - `freedom`: numbers that were fitted, per target.
+    - `residual`: residuals of the centre, `[row dim]`.
+    - `freedom`: number of fitted parameters per target.
     """
 
     step: str
@@ -658,7 +660,7 @@ class Fitted:
 def fit_steps(
     found: Any, rows: Rows, basis: Basis, targets: list[Target], halves: np.ndarray, step: str
 ) -> Fitted:
-    """Correct the model so that its step fits, and return by how much halves of the data differ."""
+    """Return the model corrected so that its step fits, and its differences between halves."""
     learned, dt = rates_of(found.model), float(found.dt)
     rate = (rows.next - rows.now) / dt
     own = [np.zeros(len(target.place)) for target in targets]
@@ -680,19 +682,19 @@ def fit_steps(
     center = np.zeros((len(targets), len(basis.kind)))
     spread = np.zeros((len(halves), *center.shape))
     for j, (target, design) in enumerate(zip(targets, designs, strict=True)):
-        # The regression alone, and how halves of the data differ from it.
+        # The regression alone, and its differences on halves of the data.
         _, used = best_family(Equations.of(design, rate[:, j]), target.basis, target.kept)
         alone, differ = _refitted(halves, target, design, rate[:, j], used)
         with_model = np.mean((left[:, j] - design @ own[j]) ** 2)
         regression = np.mean((rate[:, j] - design @ alone) ** 2)
-        # Akaike's criterion, which asks for the next step and not for the true form.
+        # Akaike's criterion, since the aim is to predict the next step, not to find the true form.
         floor = 1e-12 * np.var(rate[:, j])
         gain = len(rate) * np.log((regression + floor) / (with_model + floor))
         more = numbers[j] + np.sum(own[j] != 0) - len(used)
         freedom[j], coefficients = len(used), alone
         if np.isfinite(with_model) and gain > 2 * more:
-            # The halves are asked what the *model* misses there. A network of more numbers than the
-            # regression varies more, as estimates do by their number.
+            # Halves are fitted to what the *model* misses. A network with more parameters than the
+            # regression varies more, by the root of their ratio.
             trust[j], freedom[j], coefficients = 1.0, max(numbers[j], len(used)), own[j]
             wider = np.sqrt(max(USED_UP * numbers[j] / max(len(used), 1), 1))
             differ = wider * _refitted(halves, target, design, left[:, j], used, trusted=True)[1]
@@ -713,9 +715,7 @@ def center_drift(
 
 
 def _correction(target: Target, design: np.ndarray, left: np.ndarray) -> np.ndarray:
-    """Return the regression of the residuals on the kept inputs; zeros if none lowers the
-    criterion.
-    """
+    """Return the coefficients of the residuals on the kept inputs; 0 if none helps."""
     equations, coefficients = Equations.of(design, left), np.zeros(design.shape[1])
     cost, used = best_family(equations, target.basis, target.kept)
     (n,), (square,), (spread,) = equations.n, equations.square, equations.spread
@@ -727,11 +727,11 @@ def _correction(target: Target, design: np.ndarray, left: np.ndarray) -> np.ndar
 def _refitted(
     halves: np.ndarray, target: Target, design, output, used, *, trusted: bool = False
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return coefficients of an output on all data, for the columns `used`, and differences from
-    them on each half, of the same family, `[half column]`.
+    """Return coefficients of an output on all data, for the columns `used`, and their differences
+    on each half, with the same family, `[half column]`.
 
-    With `trusted` the output is what a trusted model leaves of a rate. Then every half uses the
-    kept inputs, since leaving one out would say nothing about a model that has it.
+    With `trusted`, the output is the residual of a trusted model. Every half then uses the kept
+    inputs, since omitting one would say nothing about a model that has it.
     """
     family, whole = int(target.basis.kind[used].max()), np.zeros(design.shape[1])
     whole[used] = Equations.of(design, output).solve(used)[0][0]
@@ -744,8 +744,8 @@ def _refitted(
 
 
 def count_numbers(model: Any) -> np.ndarray:
-    """Return the number of fitted parameters per target: of arrays whose first axis are the
-    targets, those that belong to inputs in use.
+    """Return the number of fitted parameters per target, in arrays whose first axis is the target,
+    that belong to inputs in use.
     """
     dim, counts = model.dim, np.zeros(model.dim)
     mask = np.asarray(model.mask).reshape(dim, -1)
@@ -755,7 +755,7 @@ def count_numbers(model: Any) -> np.ndarray:
         if not leaf.ndim or leaf.shape[0] != dim:
             continue
         size = np.count_nonzero(leaf.reshape(dim, -1), axis=1)
-        # Of a first layer, only weights of inputs that the mask lets through.
+        # In a first layer, only weights of inputs in the mask count.
         first = leaf.ndim > 1 and leaf.shape[-1] == n_inputs
         counts += size * degree / n_inputs if first else size
     return counts

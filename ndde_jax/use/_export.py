@@ -1,4 +1,4 @@
-"""Export of graph and drift: JSON, DOT, networkx, xarray, formulas."""
+"""Exports of graph and drift: JSON, DOT, networkx, xarray, formulas."""
 
 import json
 from typing import Any, cast
@@ -21,8 +21,8 @@ from ._ensemble import count_numbers
 
 
 def edge_rows(found: Any) -> list[dict[str, Any]]:
-    """Return the facts on every kept edge, in plain numbers; NaN for those on effects where samples
-    are too few or not equally spaced to have any.
+    """Return the properties of every kept edge as plain numbers; NaN for effects if samples are too
+    few or not equally spaced.
     """
     try:
         effects = found.effects()
@@ -46,9 +46,9 @@ class WithExports:
     """The exports of a discovery. A base of [`Discovery`][ndde_jax.Discovery]."""
 
     def to_json(self: Any) -> str:
-        """Return the graph as JSON: variables, sampling interval, and for every kept edge lag,
-        delay, score, sign, slope with its interval, and share of resamples; NaN becomes null, and
-        so do effects where samples are too few or not equally spaced.
+        """Return the graph as JSON: variables, sampling interval, and for every kept edge its lag,
+        delay, score, sign, slope with its interval, and share of resamples. NaN becomes null, and
+        effects are null if samples are too few or not equally spaced.
         """
         known = lambda v: None if isinstance(v, float) and np.isnan(v) else v  # noqa: E731
         edges = [{name: known(value) for name, value in row.items()} for row in edge_rows(self)]
@@ -73,8 +73,8 @@ class WithExports:
         return "\n".join([*lines, "}", ""])
 
     def to_networkx(self: Any):
-        """Return a `networkx.MultiDiGraph` whose edges carry what `to_json` writes; needs networkx,
-        which writes GraphML and other formats.
+        """Return a `networkx.MultiDiGraph` whose edges have the attributes that `to_json` writes;
+        needs networkx, which also writes GraphML and other formats.
 
         **Raises:** `ImportError` without networkx.
         """
@@ -91,7 +91,7 @@ class WithExports:
 
     def to_xarray(self: Any):
         """Return an `xarray.Dataset` over source, target and lag: graph, scores, lower bounds and
-        delays, in units of time, with `delay` as a second coordinate of lags; needs xarray.
+        delays in units of time, with `delay` as a second coordinate of lags; needs xarray.
 
         **Raises:** `ImportError` without xarray.
         """
@@ -115,7 +115,7 @@ class WithExports:
 
 
 FLOOR = 1e-12
-# Slots come in steps of so many.
+# The number of slots grows in steps of this size.
 SPARE = 4
 
 
@@ -138,9 +138,9 @@ def discovery_formulas(
 
 
 def _judged(found: Any, key: Any) -> list:
-    """Return the drift itself where it is a polynomial; elsewhere polynomials on the graph where
-    the Bayesian information criterion prefers them to the drift; None where there are more inputs
-    than a polynomial can have.
+    """Return the drift itself if it is a polynomial. Otherwise return polynomials on the graph for
+    targets where the Bayesian information criterion prefers them to the drift. If there are more
+    inputs than a polynomial can have, formulas only name the inputs.
     """
     windows, model, graph = found.windows, found.model, np.asarray(found.reads)
     own = formulas_of(model.model if isinstance(model, RestoredDDE) else model)
@@ -148,7 +148,7 @@ def _judged(found: Any, key: Any) -> list:
         return own
     if graph.sum(axis=(0, 2)).max() + SPARE >= MAX_TERMS:
         return [unspoken(model, j) for j in range(model.dim)]
-    # Of the rates that edges were measured by, both.
+    # Both are compared on the rates by which edges were measured.
     simple = fit_flow(windows, graph, key=key, family="polynomial", rounds=0)
     n, drift = int(windows.n_valid), cast(PolynomialDrift, simple.drift)
     terms = np.count_nonzero(np.asarray(drift.coefficients), axis=1)

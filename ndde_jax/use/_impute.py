@@ -1,8 +1,8 @@
-"""Imputation by the learned system itself: the most likely path, given all that was measured.
+"""Imputation by the learned system: the most likely path, given all measurements.
 
-A learned system predicts every sample from those before, up to noise. Missing values are estimated
-by minimising the residuals of all these equations, in units of the noise: a sparse problem of
-nonlinear least squares, in which a value enters as present, past and next state (weak-constraint
+A learned system predicts every sample from earlier ones, up to noise. Missing values are estimated
+by minimising the residuals of all these equations, in units of the noise. This is a sparse problem
+of nonlinear least squares, in which a value enters as present, past and next state (weak-constraint
 four-dimensional variational assimilation; Trémolet, *QJRMS* 132 (2006), 2483).
 """
 
@@ -25,39 +25,40 @@ from ._ensemble import Ensemble, generator, in_precision, relative_amplitude
 from ._simulate import Steps, make_steps, no_change
 
 IMPUTE = ESTIMATES[-1]
-# Rows whose derivatives are taken at once: one shape for all gaps of all records.
+# Rows whose derivatives are computed together: one shape for all gaps of all records.
 ROWS = 256
-# Least noise, as a share of the standard deviation of a step: below it the equation is not known.
+# Least noise, as a share of the standard deviation of a step, since no equation is known better.
 LEAST_NOISE = 1e-4
-# Mean square of what is left of a stretch's equations, in units of the noise: from the first on,
-# errors are as much larger as it says; beyond the second, the path is none of this system's.
+# Mean squared residual of a stretch's equations, in units of the noise. Above the first value,
+# standard errors are enlarged by its root; above the second, the path is not one of this system.
 STRAINED, MISFIT = 4.0, 100.0
-# Of Gauss-Newton, damped like Levenberg and Marquardt: steps, and when a stretch has settled.
+# Gauss-Newton with Levenberg-Marquardt damping: most steps, and when a stretch has converged.
 STEPS, SETTLED, LEAST_GAIN = 40, 1e-5, 1e-7
 FIRST_DAMPING, MOST_DAMPING = 1e-3, 1e8
-# Unknown values of a stretch up to which their covariance is inverted; beyond, errors are those of
-# so many draws.
+# Unknown values of a stretch up to which their covariance is inverted; beyond, standard errors come
+# from so many draws.
 DENSE, DRAWN = 1500, 200
-# Samples of a stretch up to which it is followed, and standard deviations within which.
+# Longest stretch, in samples, that is simulated for a first guess, and standard deviations beyond
+# which simulated values are not used.
 FOLLOWED, WILD = 1000, 10.0
 
-# What follows from pasts `[row offset dim]`, and its derivatives: `[row dim]`, `[row dim offset
-# dim]`.
+# The next states after pasts `[row offset dim]`, and their derivatives: `[row dim]`,
+# `[row dim offset dim]`.
 Law = Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Problem:
-    """The known part of an imputation; recordings one after another along `sample`.
+    """The known part of an imputation; recordings are concatenated along `sample`.
 
-    - `x`: values, with a first guess where they are unknown, NaN where they stay missing.
+    - `x`: values, with a first guess where unknown, and NaN where they stay missing.
     - `unknown`: the values to estimate.
-    - `rows`: samples from which a step to the next is seen whole.
-    - `offsets`: of the samples that the law reads, counted back from the present, from 0.
-    - `white`: makes residuals of a step white, `[row dim dim]`.
-    - `center`, `scale`: of every variable; what is held to them are unknown values whose own step
-      is not seen, such as the first of a record.
-    - `part`: recording of every sample.
+    - `rows`: samples from which a step to the next reads only measured or unknown values.
+    - `offsets`: offsets of the samples that the law reads, counted back from the present, from 0.
+    - `white`: whitening matrices of the residuals of each step, `[row dim dim]`.
+    - `center`, `scale`: centre and scale of each variable; the prior of unknown values to which no
+        step in `rows` leads, such as the first of a record.
+    - `part`: recording of each sample.
     """
 
     x: Float[np.ndarray, "sample dim"]
@@ -71,17 +72,17 @@ class Problem:
 
     @functools.cached_property
     def sample(self) -> Int[np.ndarray, "value"]:
-        """The sample of every unknown value."""
+        """The sample of each unknown value."""
         return np.nonzero(self.unknown)[0]
 
     @functools.cached_property
     def column(self) -> Int[np.ndarray, "value"]:
-        """The variable of every unknown value."""
+        """The variable of each unknown value."""
         return np.nonzero(self.unknown)[1]
 
     @functools.cached_property
     def group(self) -> Int[np.ndarray, "value"]:
-        """The stretch of every unknown value."""
+        """The stretch of each unknown value."""
         return stretches(self.unknown, self.part, self.offsets[-1])
 
     @property
@@ -91,21 +92,21 @@ class Problem:
 
     @property
     def ends(self) -> Int[np.ndarray, "end group"]:
-        """The first and the last sample of every stretch."""
+        """The first and the last sample of each stretch."""
         numbers = np.arange(self.count)
         first, after = (np.searchsorted(self.group, numbers, side) for side in ("left", "right"))
         return self.sample[np.stack([first, after - 1])]
 
     @functools.cached_property
     def read(self) -> Int[np.ndarray, "row around dim"]:
-        """The unknown values that each step reads, and that it leads to; −1 for known ones."""
+        """The unknown values that each step reads or leads to; −1 for known ones."""
         number = np.full(self.unknown.shape, -1)
         number[self.unknown] = np.arange(len(self.sample))
         return number[_around(self.rows, self.offsets)]
 
     @functools.cached_property
     def row_group(self) -> Int[np.ndarray, "row"]:
-        """The stretch of every step."""
+        """The stretch of each step."""
         return self.group[self.read.max(axis=(1, 2), initial=-1)]
 
     @functools.cached_property
@@ -114,15 +115,15 @@ class Problem:
         return ~np.isin(self.sample - 1, self.rows)
 
     def filled(self, values: Any, taken: Any = True, otherwise: Any = None) -> np.ndarray:
-        """Return all samples, `[sample dim]`, with values where they are `taken`; elsewhere as they
-        are, or `otherwise`.
+        """Return all samples, `[sample dim]`, with `values` where `taken`, elsewhere unchanged or
+        `otherwise`.
         """
         x = np.array(self.x if otherwise is None else otherwise)
         x[self.unknown] = np.where(taken, values, x[self.unknown])
         return x
 
     def at(self, law: Law, values: Float[np.ndarray, "value"]) -> "State":
-        """Return what some values leave of all equations."""
+        """Return the residuals of all equations for some values."""
         x = self.filled(values)
         with np.errstate(over="ignore", invalid="ignore"):
             said, slopes = law(x[_read(self.rows, self.offsets)])
@@ -136,10 +137,10 @@ class Problem:
 
 
 class State(NamedTuple):
-    """Values, and what they leave of all equations, in units of the noise.
+    """Values, and the residuals of all equations, in units of the noise.
 
-    - `left`: of every step, and its `slopes` by what the step reads.
-    - `alone`: of every value that no step leads to, its distance from the mean; 0 for others.
+    - `left`: residuals of each step; `slopes`: derivatives by what the step reads.
+    - `alone`: distance from the mean for each value that no step leads to; 0 for others.
     - `cost`: the sum of squares of each stretch.
     """
 
@@ -155,11 +156,10 @@ class Path(NamedTuple):
 
     - `values`, `errors`: most likely values, and standard errors by Laplace's approximation.
     - `draws`: from that approximation, `[draw value]`.
-    - `group`: of every value: the stretch it belongs to; values of different stretches are in no
-      equation together.
-    - `settled`: whether a stretch converged; `misfit`: mean square of what is left of its
-      equations, in units of the noise; about 1 where the law holds.
-    - `steps`: of Gauss-Newton.
+    - `group`: stretch of each value; no equation joins values of different stretches.
+    - `settled`: whether a stretch converged; `misfit`: mean squared residual of its equations, in
+        units of the noise, about 1 where the law holds.
+    - `steps`: number of Gauss-Newton steps.
     """
 
     values: np.ndarray
@@ -177,9 +177,7 @@ class Path(NamedTuple):
 
 
 def seen_rows(x, unknown, offsets, part, inside) -> np.ndarray:
-    """Return the samples whose step is fully covered by data or unknowns, with an unknown among
-    them.
-    """
+    """Return the samples whose step reads only measured or unknown values, at least one unknown."""
     n, reach = len(x), offsets[-1]
     k = np.arange(reach, n - 1)
     k = k[(part[k - reach] == part[k + 1]) & inside[k]]
@@ -194,12 +192,12 @@ def _read(rows, offsets) -> np.ndarray:
 
 
 def _around(rows, offsets) -> np.ndarray:
-    """Return the samples that a step reads, and the next, `[row offset+1]`."""
+    """Return the samples that a step reads, and the next one, `[row offset+1]`."""
     return _read(rows, (*offsets, -1))
 
 
 def stretches(unknown, part, reach: int) -> np.ndarray:
-    """Return a group number for every unknown value; values in one equation share it."""
+    """Return the stretch of each unknown value; values in one equation share it."""
     sample = np.nonzero(unknown)[0]
     if not len(sample):
         return np.zeros(0, int)
@@ -208,9 +206,7 @@ def stretches(unknown, part, reach: int) -> np.ndarray:
 
 
 def most_likely(law: Law, problem: Problem, *, draws: int, rng: np.random.Generator) -> Path:
-    """Return the most likely path by Gauss-Newton from a first guess, with damping for each gap
-    group.
-    """
+    """Return the most likely path by Gauss-Newton from a first guess, with damping per stretch."""
     p, group = problem, problem.group
     unit = 1 / p.scale[p.column] ** 2
     state = p.at(law, p.x[p.unknown])
@@ -231,7 +227,7 @@ def most_likely(law: Law, problem: Problem, *, draws: int, rng: np.random.Genera
         state = State(*map(_either, taken, tried, state))
         damping = np.where(better, damping / 10, damping * 10)
         settled |= damping > MOST_DAMPING
-    # Equations less what was fitted to them.
+    # Number of equations less the number of fitted values.
     fitted = np.bincount(group, ~p.lone, p.count)
     free = np.maximum(p.x.shape[1] * np.bincount(p.row_group, minlength=p.count) - fitted, 1)
     misfit = state.cost / free
@@ -243,14 +239,13 @@ def most_likely(law: Law, problem: Problem, *, draws: int, rng: np.random.Genera
 
 
 def _either(taken: np.ndarray, one: np.ndarray, other: np.ndarray) -> np.ndarray:
-    """Return the rows of one array that are taken, the others of another."""
+    """Return the rows of `one` that are taken, and the others of `other`."""
     return np.where(taken.reshape(-1, *(1,) * (one.ndim - 1)), one, other)
 
 
 def followed(law: Law, problem: Problem, again: Bool[np.ndarray, "group"]) -> np.ndarray:
-    """Return another first guess for some gap groups, `[sample dim]`: the learned system run on
-    from the samples before, with measured values put in; not through groups of more than so many
-    samples.
+    """Return another first guess for some stretches, `[sample dim]`: the learned system simulated
+    from the samples before, with measured values inserted. Long stretches are left unchanged.
     """
     p, x, (first, last) = problem, problem.x.copy(), problem.ends
     again = again & (last - first < FOLLOWED)
@@ -264,7 +259,7 @@ def followed(law: Law, problem: Problem, again: Bool[np.ndarray, "group"]) -> np
 
 
 def better_of(one: Path, other: Path) -> Path:
-    """Return the better-fitting of two paths in each gap group."""
+    """Return the better-fitting of two paths in each stretch."""
     found = other.settled & ~(one.settled & (one.misfit <= other.misfit))
     own = found[one.group]
     values, errors, draws = (
@@ -275,7 +270,7 @@ def better_of(one: Path, other: Path) -> Path:
 
 
 def _equations(p: Problem, state: State):
-    """Return a sparse matrix and the right side: steps first, then the prior of unknown values."""
+    """Return a sparse matrix and the right side: steps first, then the prior of lone values."""
     from scipy.sparse import csr_matrix
 
     blocks = np.concatenate([-state.slopes, p.white[:, :, None, :]], axis=2)  # of steps
@@ -290,7 +285,7 @@ def _equations(p: Problem, state: State):
 
 
 def _solver(gram, more) -> Callable[[np.ndarray], np.ndarray]:
-    """Return a solver of the sparse normal equations with a given addition to their diagonal."""
+    """Return a solver of the sparse normal equations with an addition to their diagonal."""
     from scipy.sparse import diags
     from scipy.sparse.linalg import splu
 
@@ -305,7 +300,7 @@ def _solver(gram, more) -> Callable[[np.ndarray], np.ndarray]:
 def _spread(matrix, group, unit, draws: int, rng) -> tuple[np.ndarray, np.ndarray]:
     """Return standard errors, and draws about zero."""
     gram = (matrix.T @ matrix).tocsr()
-    # What no equation sees would have no bound.
+    # Values in no equation would be unbounded.
     more = 1e-6 * unit
     solve = _solver(gram, more)
     errors = np.zeros(len(group))
@@ -321,30 +316,31 @@ def _spread(matrix, group, unit, draws: int, rng) -> tuple[np.ndarray, np.ndarra
     return errors, np.array(drawn).reshape(draws, len(group))
 
 
-# ---- of a discovery ----
+# ---- imputation of a discovery ----
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Imputed:
-    """A set of samples completed by the learned system; NumPy, measured units; made by
+    """Samples completed by the learned system; NumPy, in measured units; made by
     `found.impute`.
 
-    - `samples`: with the most likely values where none were measured, on the grid of the
-        discovery; of a logarithm or a rank the median. Where the estimate failed values are as
-        they were: missing, or filled as short gaps are.
-    - `errors`: standard errors of these, `[time dim]` per trajectory; NaN elsewhere. By Laplace's
-        approximation, given the drift and its noise; larger where a misfit above 4 strains them.
-    - `draws`: completed samples that are as likely, for multiple imputation: differences between
-        results from several of them show the uncertainty of the missing values.
-    - `table`: a row for each stretch of gaps that equations tie together (`columns` names them):
-        recording, first and last sample, missing values, whether they are estimated now, and the
-        mean square of what is left of the equations there in units of the noise, about 1 where the
-        law holds; above 100 nothing is estimated.
-    - `moved`: root mean square, in standard deviations of a variable, of how far estimates lie from
-        those before: of gap filling, straight lines, or the last round.
-    - `treated`: the samples as the discovery reads them, completed by a draw, so that a search in
-        them finds noise in gaps as elsewhere.
-    - `notes`: sentences on what could not be done.
+    - `samples`: samples with the most likely values where none were measured, on the grid of the
+        discovery; medians for logarithms or ranks. Where estimation failed, values are unchanged:
+        missing, or filled like short gaps.
+    - `errors`: standard errors of estimated values, `[time dim]` per trajectory; NaN elsewhere. By
+        Laplace's approximation, given the drift and its noise, and enlarged if the misfit is above
+        4.
+    - `draws`: completed samples drawn by their likelihood, for multiple imputation: differences
+        between results from several of them show the uncertainty of the missing values.
+    - `table`: a row with the fields `columns` per stretch of gaps that equations join: recording,
+        first and last sample, number of missing values, whether they are now estimated, and the
+        mean squared residual of its equations in units of the noise, about 1 where the law holds.
+        Above 100 nothing is estimated.
+    - `moved`: root mean square distance, in standard deviations of a variable, of estimates from
+        the previous ones: gap filling, straight lines, or the last round.
+    - `treated`: the samples as the discovery reads them, completed by a draw, so that gaps contain
+        noise as well.
+    - `notes`: sentences on what could not be estimated.
     """
 
     samples: Samples
@@ -368,7 +364,7 @@ class Imputed:
         return list(self.table)
 
     def to_frame(self):
-        """Return a pandas DataFrame with a row for each gap."""
+        """Return a pandas DataFrame with a row per stretch of gaps."""
         import pandas as pd
 
         return pd.DataFrame(self.rows(), columns=self.columns)
@@ -388,19 +384,18 @@ class WithImputation:
     def impute(
         self: Any, *, draws: Checked[int] = 0, key: Checked[PRNGKeyArray | None] = None
     ) -> Imputed:
-        """Estimate missing values, in long gaps too, by the learned system: those that minimise the
-        residuals of its equations, in units of their noise, given everything that was measured.
+        """Estimate missing values, even in long gaps, by the learned system: the values that
+        minimise the residuals of its equations, in units of their noise, given all measurements.
 
-        Each value enters the equations as present, past and next state. Values that gap filling had
-        estimated are estimated anew. Stretches through which no path of the system leads are left
-        as they were, and so are variables of which a recording has no value. Values that no step
-        leads to, such as the first of a record, are held to the mean and the variance of the
-        variable.
+        Each value enters the equations as present, past and next state. Values estimated by gap
+        filling are estimated again. Stretches through which no path of the system leads are
+        unchanged, and so are variables without any value in a recording. Values that no step leads
+        to, such as the first of a record, get the mean and variance of the variable as a prior.
 
         **Arguments:**
 
-        - `draws`: completed samples to draw for multiple imputation, none by default.
-        - `key`: for draws; by default `jax.random.key(0)`.
+        - `draws`: number of completed samples to draw for multiple imputation; 0 by default.
+        - `key`: key for draws; by default `jax.random.key(0)`.
 
         **Returns:** [`Imputed`][ndde_jax.use.Imputed], in measured units.
         [`Recipe(impute=...)`][ndde_jax.Recipe] repeats the discovery on the completed samples.
@@ -454,7 +449,7 @@ def impute(
     known = np.where(unknown, np.nan, x)
     path = _found(problem, ensemble, law, draws + 1, rng)
     low, high = (side(known, axis=0)[problem.column] for side in (np.nanmin, np.nanmax))
-    # What leaves the range of the data by more than its width has diverged.
+    # Values outside the range of the data by more than its width have diverged.
     near = np.abs(path.values - (low + high) / 2) <= 1.5 * (high - low)
     failed = path.failed
     failed[path.group[~near]] = True
@@ -462,12 +457,12 @@ def impute(
 
 
 def missing(samples: Samples) -> bool:
-    """Return whether any value was not measured, or was estimated since."""
+    """Return whether any value is missing or estimated."""
     return any(mask.any() for mask in (*map(np.isnan, samples.values), *samples.estimated))
 
 
 def _missing(values: Iterable[np.ndarray]) -> int:
-    """Return how many values are missing in all recordings."""
+    """Return the number of missing values in all recordings."""
     return sum(int(np.isnan(x).sum()) for x in values)
 
 
@@ -480,14 +475,14 @@ def without_estimates(samples: Samples) -> Samples:
 
 
 def _guess(x: np.ndarray) -> np.ndarray:
-    """Return straight lines over gaps; a variable without any value stays missing."""
+    """Return values with straight lines over gaps; a variable without values stays missing."""
     x = np.asarray(x, np.float64)
     return np.where(np.isnan(x).all(axis=0)[None], np.nan, bridged(x))
 
 
 def _looked_for(gone, inside, part) -> tuple[np.ndarray, np.ndarray]:
-    """Return the values to estimate, and missing ones that are left: those of variables of which a
-    recording has none, and those whose step begins outside the mask.
+    """Return the values to estimate, and the missing values that are not: those of variables
+    without values in a recording, and those whose step begins outside the mask.
     """
     missing, nothing = np.concatenate(gone), np.stack([g.all(axis=0) for g in gone])[part]
     led_to = np.where(np.diff(part, prepend=-1) == 0, np.roll(inside, 1), inside)
@@ -496,7 +491,7 @@ def _looked_for(gone, inside, part) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _white(ensemble: Ensemble, x, rows, center, scale) -> np.ndarray:
-    """Return the matrices that whiten the noise of each step, `[row dim dim]`, where it depends on
+    """Return the matrices that whiten the noise of each step, `[row dim dim]`, which may depend on
     the state x.
     """
     noise = ensemble.noise
@@ -509,7 +504,7 @@ def _white(ensemble: Ensemble, x, rows, center, scale) -> np.ndarray:
 
 
 def _found(problem: Problem, ensemble: Ensemble, law, draws: int, rng) -> Path:
-    """Return the path, found again where the size of the noise depends on the state."""
+    """Return the path; estimated twice if the amplitude of the noise depends on the state."""
     p = problem
     if np.any(ensemble.noise.amplitude[:, 1:] != 0):
         first = most_likely(law, p, draws=0, rng=rng)
@@ -518,14 +513,14 @@ def _found(problem: Problem, ensemble: Ensemble, law, draws: int, rng) -> Path:
     path = most_likely(law, p, draws=draws, rng=rng)
     if not path.failed.any():
         return path
-    # Along a straight line a strongly curved path may not be found from either side.
+    # From straight lines, a strongly curved path may not be found.
     p = dataclasses.replace(p, x=p.filled(path.values, ~path.failed[path.group]))
     p = dataclasses.replace(p, x=followed(law, p, path.failed))
     return better_of(path, most_likely(law, p, draws=draws, rng=rng))
 
 
 def _law(steps: Steps, past: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return values and derivatives of the step of many rows, in batches of one shape."""
+    """Return values and derivatives of the steps of many rows, in batches of one shape."""
     n, dim = len(past), past.shape[2]
     value, slope = np.zeros((n, dim)), np.zeros((n, dim, *past.shape[1:]))
     for own in (slice(first, first + ROWS) for first in range(0, n, ROWS)):
@@ -548,16 +543,16 @@ def _linearised(steps: Steps, past: Float[Array, "row offset dim"]) -> tuple[Arr
     return values, slopes
 
 
-# ---- what comes of it ----
+# ---- results ----
 
 
 def _made(base: Samples, p: Problem, path: Path, failed, before, left) -> Imputed:
-    """Return what comes of a path that holds but for some stretches that `failed`."""
+    """Return the result of a path that is valid except in `failed` stretches."""
     starts, good = np.searchsorted(p.part, np.arange(len(base.values))), ~failed[path.group]
     plain = np.concatenate([np.asarray(x, np.float64) for x in base.values])
 
     def whole(values, otherwise=plain):
-        """Return all values of every recording, others where none was found."""
+        """Return all values of each recording, and `otherwise` where none was estimated."""
         return np.split(p.filled(values, good, otherwise), starts[1:])
 
     most, drawn = whole(path.values), [whole(d) for d in path.draws]
@@ -621,7 +616,7 @@ def _notes(table, left) -> tuple[str, ...]:
         )
     if left.any():
         notes.append(
-            f"{int(left.sum())} values were not looked for: a recording has no value of the "
+            f"{int(left.sum())} values were not estimated: a recording has no value of the "
             "variable, or their step begins outside the mask."
         )
     return tuple(notes)

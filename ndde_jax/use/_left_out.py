@@ -1,12 +1,10 @@
-"""What a fitted drift leaves out, so that intervals hold it as well.
+"""What a fitted drift omits, so that intervals include it.
 
-- Bends: where one is not worth its price an effect is fitted by a straight line, and models of
-  halves of the data are straight as well. That a bend was not worth its price does not say that
-  there is none.
-- Delays between the candidate lags, which a drift reads at the nearest of them.
-- The other reading of a record that may be of a map or of a flow.
-- The bias of the estimator, which a parametric bootstrap shows on a drift that is known: the
-  learned one.
+- Bends: if a bend is not worth its price, an effect is fitted by a straight line, also on halves of
+    the data. That does not mean that there is no bend.
+- Delays between the candidate lags, which a drift reads at the nearest candidate.
+- The other reading of a record that may come from a map or a flow.
+- The bias of the estimator, which a parametric bootstrap shows on a known drift: the learned one.
 """
 
 import dataclasses
@@ -35,22 +33,22 @@ from ._one_step import Quadrature, lead, samples_of
 # ---- bends ----
 
 
-# Prior standard deviations of a bend over the data, as shares of that of the rate, each as likely
-# as the other. Smaller ones, or none, would smooth away bends that there are, and intervals would
-# not hold those of one or two standard errors.
+# Prior standard deviations of a bend over the data, as shares of that of the rate, with equal prior
+# probability. Smaller ones, or none, would smooth away real bends, and intervals would not include
+# bends of one or two standard errors.
 SIZES = (1 / 4, 1 / 2)
 # Of the mean square of columns, against rounding.
 TINY = 1e-9
-# Of the distance of the outer knots, from which on two are apart.
+# Share of the distance of the outer knots above which two knots are distinct.
 APART = 1e-4
-# Points at which the roughness of a bend is summed up.
+# Points for the integral of the roughness of a bend.
 POINTS = 200
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Center:
-    """What the centre of an ensemble explains of one target: columns of a basis that has no others,
-    and a constant; `which` they are, and their means over steps, `[row column]`.
+    """What the centre of an ensemble explains of one target: the columns in use (`which`) of a
+    reduced basis, with a constant, and their means over steps, `[row column]`.
     """
 
     basis: Basis
@@ -61,11 +59,12 @@ class Center:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Left:
-    """What the centre of an ensemble leaves of every step.
+    """The residuals of the centre of an ensemble.
 
-    - `histories`: at the start of the steps; `path`: quadrature points of them under the centre.
-    - `centers`: one for each target.
-    - `residual`: of the rates; `size`: standard deviations of the rates.
+    - `histories`: histories at the start of the steps; `path`: their quadrature points under the
+        centre.
+    - `centers`: one per target.
+    - `residual`: residuals of the rates; `size`: standard deviations of the rates.
     """
 
     histories: Float[np.ndarray, "row lag dim"]
@@ -76,7 +75,7 @@ class Left:
 
 
 def what_is_left(found: Any, ensemble: Ensemble) -> Left:
-    """Return what the centre of an ensemble leaves of every step."""
+    """Return the residuals of the centre of an ensemble."""
     rows, dt, basis = ensemble.rows, float(found.dt), ensemble.basis
     drift = center_drift(rates_of(found.model), ensemble.trust, basis, ensemble.center)
     path, mean = lead(drift, rows, found.lags, dt, ensemble.step)
@@ -92,11 +91,11 @@ def what_is_left(found: Any, ensemble: Ensemble) -> Left:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Bend:
-    """What one edge may bend beyond its curve: a rate for every coefficient, `[row bend]`.
+    """The possible bend of an edge beyond its curve: a rate per coefficient, `[row bend]`.
 
-    - `basis`: of the inputs of the edge; `weight`: of its columns in each bend.
-    - `center`: what the centre explains; `adapts`: how its coefficients change with each bend.
-    - `mean`, `covariance`: of the coefficients of the bends.
+    - `basis`: basis of the inputs of the edge; `weight`: weights of its columns in each bend.
+    - `center`: what the centre explains; `adapts`: changes of its coefficients with each bend.
+    - `mean`, `covariance`: moments of the coefficients of the bends.
     """
 
     basis: Basis
@@ -107,27 +106,27 @@ class Bend:
     covariance: Float[np.ndarray, "bend bend"]
 
     def __call__(self, histories: np.ndarray) -> Float[np.ndarray, "row bend"]:
-        """Return the rates of one of each coefficient."""
+        """Return the rates for one unit of each coefficient."""
         center = np.asarray(self.center.basis(histories))[:, self.center.which]
         return np.asarray(self.basis(histories)) @ self.weight - center @ self.adapts
 
     def of(self, values: Float[np.ndarray, "bend *point"]) -> tuple[Any, Any]:
-        """Return the mean and the variance of what is linear in the coefficients, `[*point]`, from
-        its values for one of each.
+        """Return the mean and variance of a quantity linear in the coefficients, `[*point]`, from
+        its values for one unit of each.
         """
         return self.mean @ values, np.einsum("a...,ab,b...->...", values, self.covariance, values)
 
 
 def find_bend(left: Left, target: int, source: int, lags: Bool[np.ndarray, "lag"]) -> Bend:
-    """Return what an edge may bend, given the data.
+    """Return the possible bend of an edge, given the data.
 
-    Coefficients of the bends of a restricted cubic spline, the columns of the centre adapting, are
-    normal beforehand, rough bends less likely than smooth ones by the integral of their squared
-    second derivative, as of a smoothing spline (Wahba, *JRSS B* 45 (1983), 133); their size is one
-    of `SIZES`, weighed by how well each explains what is left. Errors hold for changing variances
-    (White, 1982).
+    Coefficients of the bends of a restricted cubic spline are normal a priori, while the columns of
+    the centre adapt. Rough bends are less likely than smooth ones by the integral of their squared
+    second derivative, as in a smoothing spline (Wahba, *JRSS B* 45 (1983), 133). Their size is one
+    of `SIZES`, weighted by how well each explains the residuals. Errors are valid for changing
+    variances (White, 1982).
 
-    - `lags`: at which the source is read for the edge.
+    - `lags`: lags at which the source is read for the edge.
     """
     center, inputs = left.centers[target], np.flatnonzero(lags) * len(left.size) + source
     basis = make_basis(left.histories, inputs, [])
@@ -148,7 +147,7 @@ def find_bend(left: Left, target: int, source: int, lags: Bool[np.ndarray, "lag"
 
 
 def _values(basis: Basis) -> int:
-    """Return how many knots of the first input are apart: a variable of two values has no bend."""
+    """Return the number of distinct knots of the first input: a two-valued variable has no bend."""
     knots = np.asarray(basis.knots[0])
     return 1 + int(np.sum(np.diff(knots) > APART * (knots[-1] - knots[0])))
 
@@ -156,15 +155,15 @@ def _values(basis: Basis) -> int:
 def _shares(
     center: Center, residual: Float[np.ndarray, "row"], lines: Float[np.ndarray, "row input"]
 ) -> Float[np.ndarray, "input"]:
-    """Return the share of each input of an edge in its effect: all of one; of several, between
-    which a delay lies, in proportion to straight lines through what they explain.
+    """Return the share of each input in the effect of an edge: 1 for a single input; for several,
+    between which a delay lies, in proportion to the straight lines that they explain.
     """
     n = lines.shape[1]
     if n == 1:
         return np.ones(1)
     rate = residual + center.columns @ center.coefficients
     columns = np.concatenate([center.columns, lines], axis=1)
-    # Lines that the centre has already share its coefficients.
+    # Lines that the centre already contains share its coefficients.
     found = np.linalg.lstsq(columns, rate, rcond=None)[0]
     size = np.abs(found[-n:])
     return size / size.sum() if size.sum() > 0 else np.full(n, 1 / n)
@@ -180,7 +179,7 @@ def _roughness(basis: Basis) -> np.ndarray:
 
 
 def _held(gram: np.ndarray, share: float = TINY) -> np.ndarray:
-    """Return a matrix of inner products that has an inverse in spite of rounding."""
+    """Return a matrix of inner products, made invertible in spite of rounding."""
     return gram + share * max(np.trace(gram) / len(gram), 1e-300) * np.eye(len(gram))
 
 
@@ -198,7 +197,7 @@ def _posterior(
     influence = columns * residual[:, None]
     error = _held(inverse @ (influence.T @ influence) @ inverse)
     prior = np.linalg.inv(roughness)
-    # The mean square of a bend over the data, of one unit of the prior.
+    # The mean square of a bend over the data, per unit of the prior.
     square = np.einsum("na,ab,nb->", columns, prior, columns) / len(columns)
     means, spreads, nats = [], [], []
     for scale in (np.asarray(SIZES) * size) ** 2 / square:
@@ -219,12 +218,12 @@ def _posterior(
 
 
 def missed_by_lags(found: Any) -> Float[np.ndarray, "source target lag"]:
-    """Return by how much slopes of edges are larger if sources are read at their estimated delays
-    instead of the candidate lags that the drift reads; of straight lines, 0 where a target has no
-    such delay.
+    """Return by how much slopes are larger if sources are read at their estimated delays instead of
+    the candidate lags that the drift reads; from straight lines, and 0 for targets without such a
+    delay.
 
-    A delay near enough to a candidate is read there, as no criterion asks for another input. Half
-    a sample beside it a path that noise drives is already another, and its slope too small.
+    A delay near a candidate is read there, since no criterion requires another input. Half a sample
+    away, however, a noise-driven path already differs, and the slope is too small.
     """
     graph, reads = np.asarray(found.graph), np.asarray(found.reads)
     shift, windows, dt = np.zeros(graph.shape), found.windows, float(found.dt)
@@ -259,7 +258,7 @@ def missed_by_lags(found: Any) -> Float[np.ndarray, "source target lag"]:
 
 
 def refitted(found: Any, samples: Samples, scheme: str) -> NeuralDDE:
-    """Return splines on the graph of a discovery, fitted to samples as it fits its own, with rates
+    """Return splines on the graph of a discovery, fitted to other samples like its own, with rates
     of a scheme.
     """
     if scheme != "midpoint":
@@ -275,7 +274,7 @@ def refitted(found: Any, samples: Samples, scheme: str) -> NeuralDDE:
 class Doubt:
     """The other reading of a record that is undecided between a map and a flow.
 
-    - `models`: the drift of that reading, on the same graph; none of a record that is decided.
+    - `models`: the drift of that reading, on the same graph; none for a decided record.
     - `chance`: its probability.
     """
 
@@ -284,11 +283,11 @@ class Doubt:
 
 
 def doubt_of(found: Any) -> Doubt:
-    """Return the other reading of a discovery: as a flow if it has read its samples as a map, and
-    as a map if as a flow, where it is undecided between the two.
+    """Return the other reading of an undecided discovery: as a flow if it reads its samples as a
+    map, and vice versa.
 
-    A rate over a step is a mean, so that the slopes of a map are smaller than those of the flow
-    that does the same.
+    A rate over a step is a mean, so the slopes of a map are smaller than those of the equivalent
+    flow.
     """
     schemes, own = {"euler": "midpoint", "midpoint": "euler"}, found.windows.scheme
     decided = found.reading != "undecided" or not np.isfinite(found.evidence)
@@ -302,37 +301,37 @@ def doubt_of(found: Any) -> Doubt:
 # ---- the bias of the estimator ----
 
 
-# Two tell a bias from chance well enough: what is left of chance only widens.
+# Two distinguish a bias from chance well enough; remaining chance only widens intervals.
 ECHOES = 2
-# Samples of a short recording, in units of what the drift reads.
+# Length of a short recording, in units of the past that the drift reads.
 STRETCH = 4
-# Steps of the simulation per sample, samples of an echo, and values of all variables together.
+# Simulation steps per sample, most samples of an echo, and most values of all variables together.
 FINE, LONGEST, MOST_VALUES = 4, 4000, 40_000
-# An echo whose deviations differ from those of the data by more than this factor is of a system
-# that lives elsewhere, and says nothing about these data.
+# An echo whose standard deviations differ from those of the data by more than this factor occupies
+# other states, and says nothing about these data.
 ALIKE = 2.0
 # Of the mean square of columns, against rounding.
 RIDGE = 1e-6
 
 
 def make_echoes(found: Any, ensemble: Ensemble) -> tuple[NeuralDDE, ...]:
-    """Return models fitted to simulated records of the learned system, made with its noise and
-    measurement error from the first past that misses nothing on, or in stretches along the data,
-    and sampled, differenced and fitted on its graph like these.
+    """Return models fitted to simulated records of the learned system, with its noise and
+    measurement error, from the first complete past on, or in stretches along the data. They are
+    sampled, differenced and fitted on its graph like the data.
 
-    By how much they differ from the learned drift is by how much that may differ from the true one,
-    for all that has nothing to do with the length of the record: coarse sampling, error in the
-    inputs, curves that are smoothed. Networks are echoed by splines.
+    Their difference from the learned drift estimates the difference of the learned from the true
+    drift, except for what depends on the length of the record: coarse sampling, errors in the
+    inputs, smoothed curves. Networks are replaced by splines.
 
-    None for what the learned system cannot make anew: known inputs, passing events; and for
+    Empty for what the learned system cannot simulate (known inputs, passing events), and for
     irregular sampling.
     """
     if found.inputs or found.events or not found.samples.regular:
         return ()
     record = max(samples_of(found).values, key=len)
     past = found.lags[-1] + 1
-    # Left to itself the learned system may settle where the data are not: then it is begun anew
-    # all along them.
+    # Simulated freely, the learned system may settle away from the data. It is then restarted all
+    # along the data.
     for simulated in (_long_runs, _stretches):
         made = [x for x in simulated(found, ensemble, record, past) if _alike(x, record)]
         if made:
@@ -342,9 +341,9 @@ def make_echoes(found: Any, ensemble: Ensemble) -> tuple[NeuralDDE, ...]:
 
 
 def _run(found: Any, ensemble: Ensemble, start: Any, n: int, key: Any) -> Any:
-    """Return so many samples of the learned system that follow a start, `[n dim]`."""
+    """Return `n` samples of the learned system after a start, `[n dim]`."""
     dt, dtype = float(found.dt), found.model.dt.dtype
-    # A map moves from sample to sample; nothing is between them.
+    # A map moves from sample to sample, with no states between.
     fine = FINE if found.moves_between_samples else 1
     sigma = jnp.asarray(ensemble.noise.factor / np.sqrt(dt), dtype)
     given = dict(history=jnp.asarray(start, dtype), sigma=sigma, key=key, save_every=fine)
@@ -356,23 +355,21 @@ def _measured(ensemble: Ensemble, k: int, x: np.ndarray) -> np.ndarray:
 
 
 def _long_runs(found: Any, ensemble: Ensemble, record: np.ndarray, past: int) -> list[np.ndarray]:
-    """Return one recording per bootstrap model, `[1 time dim]`, from the first past on that misses
-    nothing.
-    """
+    """Return one recording per bootstrap model, `[1 time dim]`, from the first complete past on."""
     there = np.isfinite(record).all(axis=1)
     starts = np.flatnonzero(np.lib.stride_tricks.sliding_window_view(there, past).all(axis=1))
     if not len(starts):
         return []
     start = np.asarray(record[starts[0] : starts[0] + past], np.float64)
     n = min(len(record), LONGEST, max(MOST_VALUES // len(found.names), 4 * past)) - 1
-    # One of a few lengths, since every length compiles anew.
+    # One of a few lengths, since every length compiles again.
     long = padded_length(n)
     runs = (np.asarray(_run(found, ensemble, start, long, jr.key(k)))[:n] for k in range(ECHOES))
     return [_measured(ensemble, k, x.astype(np.float64))[None] for k, x in enumerate(runs)]
 
 
 def _stretches(found: Any, ensemble: Ensemble, record: np.ndarray, past: int) -> list[np.ndarray]:
-    """Return many short recordings per bootstrap model, `[stretch time dim]`, that begin with pasts
+    """Return many short recordings per bootstrap model, `[stretch time dim]`, that start from pasts
     of the record.
     """
     record, length = np.asarray(record, np.float64), STRETCH * past
@@ -400,7 +397,7 @@ def _alike(x: np.ndarray, record: np.ndarray) -> bool:
 
 
 def spread_by_echoes(found: Any, ensemble: Ensemble, echoes: tuple[NeuralDDE, ...]) -> Ensemble:
-    """Return the ensemble with members that differ by the bias of estimation as well: each has the
+    """Return the ensemble with members that also differ by the bias of estimation: each adds the
     mean difference of the bootstrap models from the learned drift, as far as the columns of the
     ensemble can express it, times a standard normal number of its own.
     """

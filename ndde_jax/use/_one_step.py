@@ -1,8 +1,8 @@
 """One step of the simulator, and the samples of the record that it reads.
 
-States between samples are a cubic through the four samples around (Lagrange), one-sided at the
-present and where the past begins; what jumps, because it was taken hold of, is followed by straight
-lines up to the jump.
+States between samples follow a cubic through the four surrounding samples (Lagrange), one-sided at
+the present and at the start of the past. A variable that jumps because it is set is interpolated
+linearly up to the jump.
 """
 
 import dataclasses
@@ -20,13 +20,13 @@ from ..simulate._problem import lagrange_weights
 MOST_ROWS = 20_000
 # Nodes of the cubic.
 NODES = 4
-# Stages of a step: where in it the drift is asked, how far along this rate the next stage lies, the
-# weight of the rate, and whether the next stage begins anew from what has been gone so far.
-# "heun": the mean of the rates at both ends, the present at the end predicted. "map": the rate at
-# the start, which is all that a map reads. "flow": finer than the sampling, the past read between
-# samples: two parts, each of the classical method of Runge and Kutta, of fourth order. One part is
-# too coarse where the present moves far within a step; four gave what two give on every delayed
-# system tried.
+# Stages of a step: the share of the step at which the drift is evaluated, the distance to the next
+# stage along this rate, the weight of the rate, and whether the next stage restarts from the
+# progress so far. "heun": the mean of the rates at both ends, with the present at the end
+# predicted. "map": the rate at the start, which is all that a map reads. "flow": finer than the
+# sampling, with the past read between samples: two parts, each by the classical fourth-order
+# Runge-Kutta method. One part is too coarse if the present moves far within a step; four gave the
+# same as two on every delayed system tried.
 _RUNGE_KUTTA = (
     (0.0, 0.5, 1 / 6, 0.0),
     (0.5, 0.5, 1 / 3, 0.0),
@@ -43,8 +43,8 @@ _STAGES = {
     ),
 }
 KINDS = tuple(_STAGES)
-# Shares of a step after its start at which its stages ask for the past, and those at which a mean
-# over the step is taken, with their weights in it.
+# Shares of a step after its start at which its stages read the past, and those used for a mean over
+# the step, with their weights.
 SHARES = (0.0, 0.25, 0.5, 0.75, 1.0)
 _MEANS = {
     "heun": ((0.0, 1.0), (1 / 2, 1 / 2)),
@@ -55,20 +55,20 @@ Drift = Callable[[np.ndarray], np.ndarray]
 
 
 def nodes(place: Any, newest: Any, xp: Any, count: int) -> Any:
-    """Return the first of the `count` samples around the interval that begins at a sample; of one,
-    which is all that there is without a past, that sample.
+    """Return the first of the `count` samples around the interval that begins at sample `place`;
+    for a count of 1, as without a past, that sample.
     """
     return xp.clip(place - int(count > 1), 0, newest - count + 1)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Rows:
-    """The pairs of neighbouring samples with the past that a step from one to the next reads.
+    """Pairs of neighbouring samples with the past that a step from one to the next reads.
 
     - `past`: states at the lags, seen from each of the `SHARES` of the way from sample k to the
-        next, `[row share lag dim]`; the present is for the caller to find.
+        next, `[row share lag dim]`; the caller finds the present.
     - `now`, `next`: samples k and k + 1, `[row dim]`.
-    - `position`: k, later trajectories counting on with a gap; ascending.
+    - `position`: k, ascending; later trajectories continue the count after a gap.
     """
 
     past: Float[np.ndarray, "row share lag dim"]
@@ -98,20 +98,20 @@ class Rows:
 
 
 def samples_of(found: Any) -> Samples:
-    """Return the samples of a discovery; with the estimates that it began with, where hardly any
-    window misses nothing.
+    """Return the samples of a discovery; if few windows are complete, with the estimates that it
+    started from.
     """
     more = None if found.windows.partial is None else completed(found.samples, found.lags)
     return found.samples if more is None else more.samples
 
 
 def _apart(lags: Any) -> int:
-    """Return the positions that are left out between two recordings, more than a step reads."""
+    """Return the number of positions skipped between recordings, more than a step reads."""
     return 2 * int(lags[-1]) + 10
 
 
 def step_rows(found: Any) -> Rows:
-    """Return all steps whose samples are there and which begin in the mask, if there is one.
+    """Return all steps with complete samples that begin inside the mask, if there is one.
 
     **Raises:** `ValueError` for irregular sampling.
     """
@@ -132,9 +132,7 @@ def step_rows(found: Any) -> Rows:
 
 
 def check_regular(samples: Samples) -> None:
-    """Raise an error for irregular samples: the lags fix the length of a step only between equal
-    intervals.
-    """
+    """Raise an error for irregular samples, in which lags have no fixed length in time."""
     if not samples.regular:
         raise ValueError(
             "forecasts, effects, interventions and imputation need equally spaced samples: the "
@@ -146,8 +144,8 @@ def check_regular(samples: Samples) -> None:
 def _pasts(
     values: Float[np.ndarray, "time dim"], k: Int[np.ndarray, "row"], lags: Int[np.ndarray, "lag"]
 ) -> Float[np.ndarray, "row share lag dim"]:
-    """Return states at the lags, seen from within steps; straight lines where the samples around
-    are missing.
+    """Return states at the lags, seen from within steps; interpolated linearly if surrounding
+    samples are missing.
     """
     place = k[:, None] - lags[None]
     count = min(NODES, int(lags[-1]) + 1)
@@ -178,7 +176,7 @@ def lead(
     drift: Drift, rows: Rows, lags: Sequence[int], dt: float, step: str
 ) -> tuple[Quadrature, np.ndarray]:
     """Return the quadrature points of each step, and its mean rate, `[row dim]`."""
-    # Of several stages at one time the last is the best.
+    # Of several stages at one time, the last is the best.
     lags, states = tuple(lags), dict[float, np.ndarray]()
 
     def at(share):
@@ -201,7 +199,7 @@ def lead(
 def mean_rate(rate: Callable, now: Any, dt: Any, step: str, xp: Any) -> Any:
     """Return the mean rate over a step of the simulator, `[row dim]`, in NumPy or JAX.
 
-    - `rate`: what the drift says a share of the step after its start, at a present state.
+    - `rate`: the drift at a share of the step after its start, for a given present state.
     - `now`: states at the start.
     """
 

@@ -1,10 +1,10 @@
-"""The paths of an ensemble, with and without changes, by the one solver of the library.
+"""Paths of an ensemble, with and without changes, by the solver of the library.
 
-A step is one sampling interval long, and the very map that the correction and the noise of the
-ensemble were estimated for, so the solver takes it as Euler's: the drift that it is given is the
-mean rate over a step. Heun's step reads the past at the samples only, where it is known, and is of
-second order; "flow" is of fourth order in parts of an interval, and reads a past that is
-interpolated; "map" reads what is known at the start of a step.
+A step is one sampling interval long and is the map for which the correction and the noise of the
+ensemble were estimated. The solver treats it as an Euler step, whose drift is the mean rate over
+the step. Heun's step reads the past only at samples, where it is known, and is of second order.
+"flow" is of fourth order in parts of an interval, and reads an interpolated past. "map" reads what
+is known at the start of a step.
 """
 
 import dataclasses
@@ -30,7 +30,7 @@ from ._one_step import NODES, mean_rate, nodes
 
 # Standard deviations from the mean at which a path is held and counts as diverged.
 FAR = 1e3
-# Steps of one part of a long run, and steps of single paths from which on a bar is shown.
+# Steps in one part of a long run, and steps times paths above which a progress bar is shown.
 PART, MANY = 10_000, 10_000_000
 
 
@@ -38,8 +38,8 @@ class Edits(eqx.Module):
     """The changed mechanisms.
 
     - `at`: lag in samples at which a target reads an input, `[target lag source]`.
-    - `cut`: inputs that a target sees at their mean, bool `[target lag source]`.
-    - `scaled`, `factor`: inputs whose effect on a target is multiplied.
+    - `cut`: inputs that a target reads at their mean, bool `[target lag source]`.
+    - `scaled`, `factor`: inputs whose effect on a target is multiplied by a factor.
     """
 
     at: Int[np.ndarray, "target lag source"]
@@ -49,11 +49,12 @@ class Edits(eqx.Module):
 
 
 class Change(eqx.Module):
-    """The change made to a system, by sample; sample 0 is the present, `[sample dim]`. In NumPy
-    where nothing is traced.
+    """The change made to a system, by sample, `[sample dim]`; sample 0 is the present. In NumPy
+    unless something is traced.
 
-    - `held`, `value`: variables that are set. `rule` computes values from (sample, state) instead.
-    - `shift`: added to what others see of a variable, and to what is recorded.
+    - `held`, `value`: variables that are set, and to what. `rule` computes values from (sample,
+        state) instead.
+    - `shift`: added to what other variables read of a variable, and to what is recorded.
     - `active`: whether edits hold during the step that begins at a sample, `[sample]`.
     """
 
@@ -66,12 +67,12 @@ class Change(eqx.Module):
 
     @property
     def taken(self) -> Bool[Array, "sample dim"]:
-        """Where a variable is taken hold of, so that it jumps."""
+        """Where the setting of a variable starts, so that it jumps."""
         return jnp.asarray(self.held) & ~jnp.pad(self.held, ((1, 0), (0, 0)))[:-1]
 
     def setting(self, i: int, when: Any, value: Any = None) -> "Change":
         """Return the change that also sets a variable at some samples, `[sample]`, to values
-        `[sample]`; to those of the rule if there are none.
+        `[sample]`, or to those of the rule if None.
         """
         held, values = with_column(self.held, i, when | self.held[:, i]), self.value
         if value is not None:
@@ -80,8 +81,8 @@ class Change(eqx.Module):
         return dataclasses.replace(self, held=held, value=values)
 
     def hold(self, k: Any, state: Float[Array, "path dim"]) -> Float[Array, "path dim"]:
-        """Return states of a sample, which may be traced, with variables set; before sample 0 as
-        they are.
+        """Return states of sample `k`, which may be traced, with variables set; unchanged before
+        sample 0.
         """
         at = jnp.maximum(k, 0)
         value = jnp.broadcast_to(self.value[at][None], state.shape)
@@ -91,13 +92,13 @@ class Change(eqx.Module):
 
 
 def no_change(horizon: int, dim: int) -> Change:
-    """Return the change that does nothing."""
+    """Return a change that does nothing."""
     held = np.zeros((horizon + 1, dim), bool)
     return Change(held, held.astype(float), None, held.any(axis=1), None)
 
 
 def with_column(table: Any, column: int, new: Any) -> Any:
-    """Return a copy whose column holds `new`; in NumPy, unless something is traced."""
+    """Return a copy whose column holds `new`; in NumPy unless something is traced."""
     if namespace_of((table, new)) is jnp:
         return jnp.asarray(table).at[:, column].set(new)
     table = np.array(table)
@@ -108,7 +109,7 @@ def with_column(table: Any, column: int, new: Any) -> Any:
 def samples_read(lags: Any, step: str, newest: int) -> tuple[int, ...]:
     """Return the samples that a step of the simulator reads, counted back from the present.
 
-    - `newest`: samples of the past before it.
+    - `newest`: number of past samples before the present.
     """
     lags = sorted({int(lag) for lag in lags})
     read = {0, *lags, *(lag - 1 for lag in lags if lag > 0)}
@@ -123,8 +124,8 @@ def samples_read(lags: Any, step: str, newest: int) -> tuple[int, ...]:
 class Past(NamedTuple):
     """The past of a step, for every path, at the samples that it reads.
 
-    - `seen`: states; `left`: the same just before, where a variable jumps.
-    - `shift`: what is added to what others see; `jumps`: where a variable does.
+    - `seen`: states; `left`: the states just before a jump, where a variable jumps.
+    - `shift`: shifts of what other variables read; `jumps`: where a variable jumps.
     """
 
     seen: Float[Array, "path back dim"]
@@ -134,17 +135,18 @@ class Past(NamedTuple):
 
 
 class Steps(eqx.Module):
-    """The steps of many paths, as an equation of the solver: its drift is the mean rate over one.
+    """The steps of many paths, as an equation for the solver, whose drift is the mean rate of a
+    step.
 
-    The solver keeps states as they come out of a step. What is set, shifted or out of bounds is
-    changed where they are read, so that a step that ends where a variable is taken hold of reads
-    what it was before, and one that begins there what it is set to: else the variable would be held
-    half a step too early.
+    The solver keeps states as a step returns them. Values that are set, shifted or out of bounds
+    are changed when they are read. A step that ends where the setting of a variable starts then
+    reads its value before, and a step that begins there the set value. Otherwise the variable would
+    be set half a step too early.
 
     - `members`: the drift of each path.
-    - `factor`, `amplitude`: of the noise of one step.
-    - `begin`: sample from which on the solver counts.
-    - `back`: samples that a step reads, counted back; `newest`: samples of the past before the
+    - `factor`, `amplitude`: parameters of the noise of one step.
+    - `begin`: sample at time 0 of the solver.
+    - `back`: samples that a step reads, counted back; `newest`: number of past samples before the
         present.
     """
 
@@ -158,19 +160,19 @@ class Steps(eqx.Module):
     newest: int = eqx.field(static=True)
 
     def __call__(self, t: Any, x: Float[Array, "path dim"], lagged: Any, args: Any = None) -> Any:
-        """Return the change of a step, as `solve_sdde` asks for it; time in samples."""
+        """Return the change over a step, as `solve_sdde` requires; time in samples."""
         k = self.sample(t)
         past = self.past(k, jnp.concatenate([x[None], lagged]))
         return past.seen[:, 0] - x + self.members.dt * self.rate(k, past)
 
     def noise(self, t: Any, x: Any, lagged: Any, args: Any = None) -> Float[Array, "path dim dim"]:
-        """Return the root of the covariance of a step's noise."""
+        """Return a root of the covariance of a step's noise."""
         scaling = self.members.scaling
         z = (self.seen(self.sample(t), x) - scaling.center[None]) / scaling.scale[None]
         return relative_amplitude(self.amplitude, z, jnp)[:, :, None] * self.factor[None]
 
     def sample(self, t: Any) -> Int[Array, ""]:
-        """Return the number of a sample, from the time of the solver."""
+        """Return the sample number at a time of the solver."""
         return self.begin + jnp.round(t).astype(int)
 
     def limits(self) -> tuple[Float[Array, "dim"], Float[Array, "dim"]]:
@@ -179,9 +181,7 @@ class Steps(eqx.Module):
         return center - far, center + far
 
     def seen(self, k: Any, state: Float[Array, "path dim"]) -> Float[Array, "path dim"]:
-        """Return states of one sample as they are read: held within bounds, or where they are
-        set.
-        """
+        """Return states of one sample as they are read: held within bounds, or set."""
         low, high = self.limits()
         bound = jnp.clip(jnp.where(jnp.isfinite(state), state, high[None]), low[None], high[None])
         return self.change.hold(k, bound)
@@ -199,9 +199,9 @@ class Steps(eqx.Module):
         return Past(jnp.moveaxis(seen, 1, 0), jnp.moveaxis(left, 1, 0), shift, jumps)
 
     def look(self, past: Past, s: Any, state: Any, lag: Any) -> tuple[Any, Any]:
-        """Return states at lags of every source, `[path lag source]`, seen from a share `s` of a
-        step after its start, where the present is `state`; and what is added to what others see,
-        `[lag source]`, which is from a sample on, not before.
+        """Return the states of every source at its lags, `[path lag source]`, a share `s` of a step
+        after its start, where the present is `state`; and the shifts of what other variables read,
+        `[lag source]`, which hold from a sample on, not before.
         """
         place = np.zeros(self.back[-1] + 1, int)
         place[list(self.back)] = np.arange(len(self.back))
@@ -234,7 +234,7 @@ class Steps(eqx.Module):
         ahead = now
         if self.step == "flow" and change.rule is not None:
             ahead = now + dt * self._drift(k, at_start)
-        # What is held on both sides of a step is known within it.
+        # Variables set at both ends of a step are known within it.
         held, fixed = (change.held[k] & change.held[k + 1])[None], change.hold(k + 1, ahead)
 
         def rate(s, state):
@@ -245,8 +245,8 @@ class Steps(eqx.Module):
         return mean_rate(rate, now, dt, self.step, jnp)
 
     def _drift(self, k: Any, look: Callable) -> Float[Array, "path dim"]:
-        """Return rates with all changes made; `look` gives states and shifts at lags, of each
-        source.
+        """Return rates with all changes applied; `look` gives states and shifts of each source at
+        its lags.
         """
         dim, center = self.factor.shape[0], self.members.scaling.center
         lags = jnp.asarray(self.members.lags)
@@ -255,7 +255,7 @@ class Steps(eqx.Module):
             return self.members.each(look(lags)[0])
 
         def rate(target):
-            """Return the rate of a target, which reads others shifted and some inputs changed."""
+            """Return the rate of a target with shifted sources and changed inputs."""
             others = (jnp.arange(dim) != target)[None]
 
             def of(at, cut):
@@ -271,7 +271,7 @@ class Steps(eqx.Module):
             at, cut = at[target], cut[target]
             total = base = of(at, cut)
             if len(scaled):
-                # The rates without each input, which are the same as `base` for other targets.
+                # The rates without each input, which equal `base` for other targets.
                 without = jax.vmap(lambda mask: of(at, cut | mask[target]))(jnp.asarray(scaled))
                 more = (edits.factor - 1)[:, None] * (base[None] - without)
                 total = base + jnp.sum(more, axis=0)
@@ -283,10 +283,10 @@ class Steps(eqx.Module):
 def simulate(
     steps: Steps, history: Float[ArrayLike, "past path dim"], noise: Float[Array, "step path dim"]
 ) -> tuple[Float[Array, "step path dim"], Bool[Array, "path"], Float[Array, "past path dim"]]:
-    """Return paths after the present, which of them diverged, and the past of what comes next.
+    """Return paths after the present, which of them diverged, and the past for the next part.
 
     - `history`: states as the solver keeps them.
-    - `noise`: of unit covariance.
+    - `noise`: noise of unit covariance.
     """
     delays = np.asarray(steps.back[1:], float)
     given = dict(history=history, sigma=steps.noise, increments=noise)
@@ -303,14 +303,14 @@ def _recorded(steps: Steps, history: Any, ys: Any) -> tuple[Any, Any, Any]:
     paths = jax.vmap(steps.seen)(k, ys[1:])
     if steps.change.shift is not None:
         paths = paths + jnp.asarray(steps.change.shift)[k][:, None]
-    # The solver begins with finite states only.
+    # The solver requires finite states.
     kept = jnp.where(jnp.isfinite(ys[1:]), ys[1:], high[None, None])
     past = jnp.concatenate([jnp.asarray(history), kept])[-len(history) :]
     return paths, diverged, past
 
 
 def make_steps(found: Any, ensemble: Ensemble, change: Change, which: Any, past: int) -> Steps:
-    """Return the steps of paths, of the members `which`, that begin with `past` samples."""
+    """Return the steps of paths of the members `which`, which start from `past` samples."""
     model, noise = found.model, ensemble.noise
     edits = change.edits
     lags = found.lags if edits is None else np.unique([*found.lags, *edits.at.ravel()])
@@ -328,11 +328,12 @@ def learned_paths(
     paths: int,
     key: Any,
 ) -> tuple[Any, Any]:
-    """Return paths of all members from the end of every past on, as they would be measured but for
-    treatments, `[origin*path step dim]`, and which diverged; equal keys give equal noise.
+    """Return paths of all members from the end of every past on, with measurement error but before
+    treatments are undone, `[origin*path step dim]`, and which diverged; equal keys give equal
+    noise.
 
-    Long runs are made in parts, after a word on what they take, with a bar. Paths are NumPy unless
-    something is traced.
+    Long runs are simulated in parts, with a note on their memory and a progress bar. Paths are
+    NumPy unless something is traced.
     """
     cast = partial(in_precision, found.model)
     noise_key, error_key = jr.split(key)
@@ -364,13 +365,13 @@ def learned_paths(
 def check_memory(steps: int, paths: int, dim: int) -> None:
     """Raise an error for paths that do not fit in this machine's memory.
 
-    **Raises:** `ValueError` that says how much they take.
+    **Raises:** `ValueError` that says how much memory they need.
     """
     memory = machine_memory()
     if 16 * steps * paths * dim > memory:
         raise ValueError(
-            f"{_size(steps, paths, dim)}, and as much again on the way; this machine has "
-            f"{memory / 1e9:.3g} GB. Ask for fewer paths or a shorter horizon."
+            f"{_size(steps, paths, dim)}, and as much again temporarily; this machine has "
+            f"{memory / 1e9:.3g} GB. Use fewer paths or a shorter horizon."
         )
 
 
@@ -379,18 +380,16 @@ def _size(steps: int, paths: int, dim: int) -> str:
 
 
 def _bar(steps: int, paths: int, dim: int) -> Any:
-    """Return a progress bar, after a note on the work ahead where that is long; else a hidden
-    one.
-    """
+    """Return a progress bar, after a note on the memory, for a long run; else a hidden bar."""
     from tqdm.auto import tqdm
 
     if many := steps * paths > MANY:
-        said = f"{_size(steps, paths, dim)}; the bar says how long they will take."
+        said = f"{_size(steps, paths, dim)}; the bar shows the remaining time."
         tqdm.write(said, file=sys.stderr)
     return tqdm(total=steps, unit="step", unit_scale=True, disable=not many)
 
 
-# One program for each number of paths, instead of one for every operation.
+# One program per number of paths, instead of one per operation.
 @partial(jax.jit, static_argnames="shape")
 def _drawn(key, rows, shape):
     return rows[jr.randint(key, shape, 0, len(rows))]
@@ -398,6 +397,6 @@ def _drawn(key, rows, shape):
 
 @jax.jit
 def _with_error(run, error, key, held):
-    # What is set is known. Drawn as a row of numbers, which compiles in half the time.
+    # Set values have no error. Drawn as a flat array, which compiles in half the time.
     error = error[None, None] * jr.normal(key, (run.size,), run.dtype).reshape(run.shape)
     return run + jnp.where(held[None], 0, error)

@@ -251,7 +251,7 @@ def test_recordings_of_any_length_and_a_variable_that_was_not_recorded(found):
         np.testing.assert_array_equal(np.isfinite(errors), np.isnan(piece) & np.isfinite(values))
     assert all(np.isfinite(values).all() for values in made.samples.values[:2])
     assert np.isnan(made.samples.values[2][:, 2]).all()
-    assert any("300 values were not looked for" in note for note in made.notes)
+    assert any("300 values were not estimated" in note for note in made.notes)
 
 
 def test_a_stretch_is_followed_from_what_is_before():
