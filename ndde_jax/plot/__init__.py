@@ -1,6 +1,6 @@
-"""Pictures; the only part that imports matplotlib.
+"""Figures; the only part that imports matplotlib.
 
-`matplotlib.style.use("ndde_jax.plot.talk")` is the style of the gallery, for your own as well.
+`matplotlib.style.use("ndde_jax.plot.talk")` selects the style of the gallery for your own figures.
 """
 
 from ._effects import (

@@ -1,9 +1,9 @@
-"""Pictures of effects, interactions, forecasts, interventions and series (matplotlib, `plot`).
+"""Figures of effects, interactions, forecasts, interventions and series (matplotlib, `plot`).
 
-As the other pictures: no pyplot, colours safe for colour-blind readers. In surfaces blue lowers the
-rate, vermilion raises it, and white does neither; hatched cells hold no data. A point marks a cell
-whose 90 % interval excludes zero, so that colour is not all there is to see. In curves blue is what
-would happen, vermilion what a change makes of it, black what was measured.
+No pyplot; colours are safe for colour-blind readers. In surfaces, blue lowers the rate, vermilion
+raises it, and white does neither. Hatched cells hold no data. A point marks a cell whose 90 %
+interval excludes zero, so that colour is not the only sign. In curves, blue is without a change,
+vermilion with it, and black is measured.
 """
 
 from collections.abc import Sequence
@@ -23,9 +23,9 @@ from ..samples._dates import dates_after
 from ._graphs import LINE, figure_for, short_names, wrapped
 
 _COLOURS = LinearSegmentedColormap.from_list("interaction", ["#0072B2", "#FFFFFF", "#D55E00"])
-# Surfaces on one figure, and the least share of a rate's variance that one of them carries.
+# Most surfaces in one figure, and the least share of a rate's variance that one must explain.
 _MOST, _LEAST = 12, 0.01
-# Letters in a line beside a panel.
+# Characters per line beside a panel.
 HIGH = 30
 
 
@@ -37,9 +37,9 @@ def _check(value: Any, name: str, has: str, made_by: str) -> None:
 def plot_surface(surface: Any, *, fig: FigureBase | None = None) -> FigureBase:
     """Plot the joint effect of two sources on a rate, beyond the curve of each.
 
-    Cells without data are hatched; a point marks those whose 90 % interval excludes zero.
+    Cells without data are hatched. A point marks cells whose 90 % interval excludes zero.
 
-    - `surface`: what `found.effects().surface(...)` returns.
+    - `surface`: the result of `found.effects().surface(...)`.
     - `fig`: figure or subfigure to draw on; by default a new one.
 
     Raises ValueError for anything else.
@@ -51,10 +51,10 @@ def plot_surface(surface: Any, *, fig: FigureBase | None = None) -> FigureBase:
 
 
 def plot_interactions(interactions: Any, *, fig: FigureBase | None = None) -> FigureBase:
-    """Plot the surfaces of pairs that carry more than 1 % of the variance of a rate, largest first;
-    the title says how many carry less, or are left out beyond twelve.
+    """Plot the surfaces of pairs that explain more than 1 % of the variance of a rate, largest
+    first. The title gives the number of pairs that explain less, or are omitted beyond twelve.
 
-    - `interactions`: what `found.effects().interactions()` returns.
+    - `interactions`: the result of `found.effects().interactions()`.
     - `fig`: figure or subfigure to draw on; by default a new one.
 
     Raises ValueError for anything else.
@@ -77,14 +77,14 @@ def plot_interactions(interactions: Any, *, fig: FigureBase | None = None) -> Fi
 def _grid(
     fig: FigureBase | None, n: int, width: float, height: float
 ) -> tuple[FigureBase, int, int]:
-    """Return a figure with room for so many panels, and how many lie below and beside another."""
+    """Return a figure with room for `n` panels, and its numbers of rows and columns."""
     columns = min(4, max(n, 1))
     lines = max(-(-n // columns), 1)
     return figure_for(fig, width * columns, height * lines + 0.4), lines, columns
 
 
 def _short(*names: str) -> dict[str, str]:
-    """Return each name as pictures write it."""
+    """Return each name as figures show it."""
     each = list(dict.fromkeys(names))
     return dict(zip(each, short_names(each), strict=True))
 
@@ -115,19 +115,20 @@ def _draw(fig: FigureBase, ax: Axes, surface: Any) -> None:
 # Quantiles of paths: the median, and the ends of 50 and 90 % intervals.
 _ENDS = np.array([0.05, 0.25, 0.5, 0.75, 0.95])
 _OWN, _CHANGED, _MEASURED = "#0072B2", "#D55E00", "#000000"
-# Curves on one figure; the others have smaller slopes.
+# Most curves in one figure; the others have smaller slopes.
 _MOST_CURVES = 24
-# Measured samples before a forecast, for each of its steps, and at least so many.
+# Measured samples shown before a forecast: number per step of the forecast, and least number.
 _PAST_SHARE, _PAST_LEAST = 1, 20
 
 
 def plot_effects(effects: Any, *, fig: FigureBase | None = None) -> FigureBase:
     """Plot the curve of every kept edge with its 90 % interval, largest effects first.
 
-    A tick below marks each slice of the data. The title of a panel says in how many resamples the
-    edge is found again. At most 24 curves; the title of the figure says how many are left out.
+    A tick below marks each slice of the data. The title of a panel gives the share of resamples
+    that contain the edge. At most 24 curves are shown; the title of the figure gives the number
+    omitted.
 
-    - `effects`: what `found.effects()` returns.
+    - `effects`: the result of `found.effects()`.
     - `fig`: figure or subfigure to draw on; by default a new one.
 
     Raises ValueError for anything else.
@@ -162,7 +163,7 @@ def plot_effects(effects: Any, *, fig: FigureBase | None = None) -> FigureBase:
 
 
 def ago(lag: int, dt: float = 1.0, time_unit: str = "") -> str:
-    """Return how long ago a source is read: a time where its unit is known, samples otherwise."""
+    """Return how long ago a source is read: a time if its unit is known, samples otherwise."""
     if not lag:
         return ""
     time = amount(float(lag * dt), time_unit) if time_unit else amount(float(lag), "sample")
@@ -170,10 +171,10 @@ def ago(lag: int, dt: float = 1.0, time_unit: str = "") -> str:
 
 
 def plot_forecast(forecast: Any, *, fig: FigureBase | None = None) -> FigureBase:
-    """Plot the end of the record, the median of the paths, and their 50 and 90 % intervals; a panel
-    for each variable.
+    """Plot the end of the record, the median of the paths, and their 50 and 90 % intervals, with
+    one panel per variable.
 
-    - `forecast`: what `found.forecast(...)` returns.
+    - `forecast`: the result of `found.forecast(...)`.
     - `fig`: figure or subfigure to draw on; by default a new one.
 
     Raises ValueError for anything else.
@@ -194,10 +195,10 @@ def plot_forecast(forecast: Any, *, fig: FigureBase | None = None) -> FigureBase
 
 
 def plot_intervention(intervention: Any, *, fig: FigureBase | None = None) -> FigureBase:
-    """Plot paths with and without a change on the left, and the effect on the right; a row for each
-    variable.
+    """Plot paths with and without a change on the left, and the effect on the right, with one row
+    per variable.
 
-    - `intervention`: what `found.intervene(...)` returns.
+    - `intervention`: the result of `found.intervene(...)`.
     - `fig`: figure or subfigure to draw on; by default a new one.
 
     Raises ValueError for anything else.
@@ -227,12 +228,12 @@ def plot_intervention(intervention: Any, *, fig: FigureBase | None = None) -> Fi
 
 
 def _dated(result: Any, times: np.ndarray) -> np.ndarray:
-    """Return times as dates where these are known."""
+    """Return times as dates if these are known."""
     return dates_after(result.start, times, result.time_unit) if result.start else times
 
 
 def _time_label(unit: str, start: str = "") -> str:
-    """Return the label of an axis of times; empty where dates speak for themselves."""
+    """Return the label of a time axis; empty for dates."""
     return "" if start else f"time ({unit})" if unit else "time"
 
 
@@ -260,7 +261,7 @@ def plot_trajectories(
     time_unit: str = "",
     fig: FigureBase | None = None,
 ) -> FigureBase:
-    """Plot one strip for each variable over a shared time axis; missing values leave gaps.
+    """Plot one strip per variable over a shared time axis; missing values leave gaps.
 
     `t` holds numbers or `datetime64` stamps. Raises ValueError if `names` or `units` do not fit.
 

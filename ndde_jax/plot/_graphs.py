@@ -1,7 +1,7 @@
-"""Pictures of graphs: lag matrices, and arrows between nodes on a circle (matplotlib, `plot`).
+"""Figures of graphs: lag matrices, and arrows between nodes on a circle (matplotlib, `plot`).
 
 Every function takes plain arrays, returns the figure or axes it drew on, and leaves matplotlib's
-global state alone: figures are made without pyplot, so save them with `figure.savefig(...)`; a
+global state alone. Figures are made without pyplot: save them with `figure.savefig(...)`. A
 notebook shows them after `%matplotlib inline`. Graphs and scores are `[source, target, lag]`.
 
 Colours are safe for colour-blind readers: a blue ramp for scores, vermilion for kept edges, the
@@ -32,7 +32,7 @@ from ..samples._trajectories import read_lags
 
 _INK = "#222222"
 _NODE = "#E8EEF4"
-# Letters in a line of the caption, of a name, and of a line of one.
+# Characters per line of the caption, per name, and per line of a name.
 CAPTION, LONGEST, LINE = 60, 40, 20
 _RING = 1.0  # radius of the circle of nodes; every other length is relative to it
 
@@ -45,15 +45,13 @@ class Edge(NamedTuple):
     strength: float  # not negative
     colour: Any
     label: str
-    unseen: bool = False  # two heads and dashes: something else drives both
+    unseen: bool = False  # dashed, with two heads: an unobserved variable drives both
 
 
 def draw_process_graph(
     ax: Axes, edges: Sequence[Edge], names: Sequence[str], rims: Sequence[Any]
 ) -> int:
-    """Draw nodes, arrows, loops and labels on `ax`; return the number of labels that found no
-    room.
-    """
+    """Draw nodes, arrows, loops and labels on `ax`; return the number of labels without room."""
     positions = _circle(len(names))
     radius = _node_radius(len(names))
     font = 10.0 if len(names) <= 8 else 9.0
@@ -69,7 +67,7 @@ def draw_process_graph(
     placed = [text.get_window_extent() for text in outside]
     placed += [_box_around(ax, centre, 0.9 * radius) for centre in positions]
     to_label = []
-    # The strongest edge is drawn on top, and chooses the place of its label first.
+    # The strongest edge is drawn on top, and its label is placed first.
     for rank, edge in enumerate(sorted(edges, key=lambda edge: -edge.strength)):
         width = 0.9 + 2.6 * np.sqrt(edge.strength / highest) if highest > 0 else 1.5
         if edge.source == edge.target:
@@ -99,18 +97,14 @@ def _node_radius(n: int) -> float:
 
 
 def _outward(centre: np.ndarray, n: int) -> np.ndarray:
-    """Return the direction of loops and labels; upwards for one or two nodes, where there is
-    room.
-    """
+    """Return the direction of loops and labels: outwards, or upwards for one or two nodes."""
     return centre / np.hypot(*centre) if n > 2 else np.array([0.0, 1.0])
 
 
 def _clear_arc(
     positions: np.ndarray, source: int, target: int, radius: float, both_ways: bool
 ) -> np.ndarray:
-    """Return an arc that keeps away from all other nodes, bent towards the centre as far as
-    needed.
-    """
+    """Return an arc that avoids all other nodes, bent towards the centre as far as needed."""
     start, end = positions[source], positions[target]
     others = np.delete(positions, [source, target], axis=0)
     across = end - start
@@ -148,9 +142,9 @@ def _loop(centre: np.ndarray, radius: float, n: int) -> np.ndarray:
 
 
 def _thinned(points: np.ndarray) -> np.ndarray:
-    """Return about 40 of the points, both ends among them.
+    """Return about 40 of the points, including both ends.
 
-    An arrow head takes its direction from the last two: they must not be too close.
+    An arrow head takes its direction from the last two points, which must not be too close.
     """
     return points[np.linspace(0, len(points) - 1, min(len(points), 40)).round().astype(int)]
 
@@ -160,9 +154,9 @@ def _loop_size(radius: float) -> float:
 
 
 def _write_names(ax, positions, radius, names, loops, font) -> list[Text]:
-    """Write names inside their nodes if all fit there, else outside; delays of loops outside.
+    """Write names inside their nodes if all fit, else outside; delays of loops outside.
 
-    Sets the limits of the axes, as the texts outside need room. Returns the texts outside.
+    Sets the limits of the axes to make room for the texts outside, and returns these texts.
     """
     n = len(names)
     style = {"ha": "center", "va": "center", "color": _INK, "zorder": 4}
@@ -189,7 +183,7 @@ def _write_names(ax, positions, radius, names, loops, font) -> list[Text]:
         if words:
             text = ax.text(*centre, words, fontsize=font - 1, **style)
             outside.append((text, centre, top_of_loop if node in loops else radius + 0.04))
-    for _ in range(4):  # room for the texts changes the scale, the scale changes the room
+    for _ in range(4):  # room for the texts changes the scale, which changes the room
         before = np.stack([low, high])
         for text, centre, distance in outside:
             half = text.get_window_extent().size / 2 / _pixels_per_unit(ax)
@@ -215,15 +209,14 @@ def extent(n: int) -> tuple[np.ndarray, np.ndarray]:
 
 def _fit(ax: Axes, low: np.ndarray, high: np.ndarray) -> None:
     ax.set(xlim=(low[0], high[0]), ylim=(low[1], high[1]))
-    # Text is measured in pixels: the layout has to be final before anything is placed.
+    # Text is measured in pixels, so the layout must be final before anything is placed.
     if figure := ax.get_figure(root=True):
         figure.draw_without_rendering()
 
 
 def short_names(names: Sequence[str]) -> list[str]:
-    """Return names of at most 40 letters: of longer ones what begins and ends them; or else what
-    follows on what all of these have in common, and last of all with their number, so that names
-    differ.
+    """Return distinct names of at most 40 characters. Longer names keep their start and end; if
+    these coincide, the part after their common prefix; or else their start, with their number.
     """
     long = [name for name in names if len(name) > LONGEST]
     letters = enumerate(zip(*long, strict=False))
@@ -240,7 +233,7 @@ def short_names(names: Sequence[str]) -> list[str]:
 
 
 def wrapped(name: str, most: float | int = 7) -> str:
-    """Break a name of more letters once, at the separator nearest to its middle."""
+    """Return a name with more than `most` characters broken once, at the middlemost separator."""
     breaks = [i for i, character in enumerate(name) if character in " _-./"]
     if len(name) <= most or not breaks:
         return name
@@ -258,10 +251,10 @@ def _box_around(ax: Axes, centre: np.ndarray, half: float) -> Bbox:
 
 
 def _place(ax, curve, edge, placed: list[Bbox], font) -> bool:
-    """Label an arrow on or beside its curve, on the first spot that is free of the boxes `placed`,
-    and add it to these; False if there is no room.
+    """Label an arrow on or beside its curve, at the first spot free of the boxes `placed`, and add
+    the label to these; return False if there is no room.
     """
-    tint = 0.7 * np.array(to_rgb(edge.colour))  # as the arrow, but dark enough to read
+    tint = 0.7 * np.array(to_rgb(edge.colour))  # the colour of the arrow, darkened to be readable
     text = ax.text(0, 0, edge.label, ha="center", va="center", fontsize=font, color=tint, zorder=5)
     text.set_bbox({"boxstyle": "round,pad=0.12", "fc": "white", "ec": "none", "alpha": 0.85})
     half = text.get_window_extent().size / 2 + 2.0
@@ -270,7 +263,7 @@ def _place(ax, curve, edge, placed: list[Bbox], font) -> bool:
     along = chord / np.hypot(*chord)
     normal = np.array([-along[1], along[0]])
     aside = np.abs(normal) @ half + 2.0
-    # On a short arrow the label would hide the arrow: beside it then.
+    # On a short arrow, the label would hide the arrow and is placed beside it.
     hides = 2 * np.abs(along) @ half > 0.45 * np.hypot(*chord)
     offsets = [(0.0,), (aside, -aside)][:: -1 if hides else 1]
     for steps in offsets:
@@ -291,9 +284,9 @@ _SCORES = colormaps["Blues"].with_extremes(bad="#DDDDDD")
 _DELAYS = ListedColormap(colormaps["viridis"](np.linspace(0, 0.75, 256)))
 # Okabe & Ito, without the yellow, which is faint on white.
 _SOURCES = "#0072B2 #D55E00 #009E73 #CC79A7 #000000 #56B4E9 #E69F00 #7F7F7F".split()
-_MANY = 8  # more targets than this share one matrix: panels of their own would be stamp-sized
+_MANY = 8  # more targets than this share one matrix, since their panels would be tiny
 _MAX_MATRIX_WIDTH = 20.0  # inches
-_PAGE = 4 / 3  # width by height, that a picture should come near to
+_PAGE = 4 / 3  # preferred ratio of width to height of a figure
 _BAR = {"pad": 0.02, "fraction": 0.04, "panchor": False}
 
 
@@ -309,16 +302,16 @@ def plot_lag_matrix(
 ) -> FigureBase:
     """Plot the scores of all candidate edges: for each target, sources against lags.
 
-    Up to eight targets get a panel each, with a shared colour scale. More targets, or a single
-    lag, share one matrix: a row for each target, and for each source a block of lags.
+    Up to eight targets get one panel each, with a shared colour scale. More targets, or a single
+    lag, share one matrix: a row per target, and a block of lags per source.
 
-    - `scores`: any score that grows with the evidence for an edge; NaN is drawn grey, values below
-      zero like zero. The colour scale follows the square root, so that a weak edge stays visible
-      beside a strong one.
-    - `graph`: kept edges, framed in vermilion; None frames nothing.
-    - `lags`: in samples; `dt` and `time_unit` translate them in the axis label.
-    - `fig`: figure or subfigure to draw on; by default a new figure whose size follows the number
-      of variables and lags.
+    - `scores`: any score that grows with the evidence for an edge. NaN is drawn grey, and negative
+        values like zero. The colour scale follows the square root, so that weak edges stay visible
+        beside strong ones.
+    - `graph`: kept edges, framed in vermilion; None for no frames.
+    - `lags`: lags in samples; `dt` and `time_unit` convert them in the axis label.
+    - `fig`: figure or subfigure to draw on; by default a new one, sized by the number of variables
+        and lags.
 
     Raises ValueError if the arrays, `lags` and `names` do not fit together.
 
@@ -337,7 +330,7 @@ def figure_for(fig: FigureBase | None, width: float, height: float) -> FigureBas
 
 
 class _Candidates(NamedTuple):
-    """The candidate edges of a picture, checked."""
+    """The checked candidate edges of a figure."""
 
     scores: np.ndarray
     graph: np.ndarray | None
@@ -358,7 +351,7 @@ def _draw_matrix(fig: FigureBase, given: _Candidates, page: float) -> FigureBase
         write(_lag_label(given.lags, given.dt, given.time_unit, in_blocks), fontsize=10)
     bar = fig.colorbar(ScalarMappable(norm, _SCORES), ax=axes, shrink=0.8, aspect=25, **_BAR)
     bar.set_label("score" + (" (framed: kept)" if given.graph is not None else ""))
-    ticks = float(norm.vmax or 0) * np.linspace(0, 1, 5) ** 2  # evenly spaced on the scale of roots
+    ticks = float(norm.vmax or 0) * np.linspace(0, 1, 5) ** 2  # even on the square-root scale
     bar.set_ticks(ticks, labels=[f"{tick:.2g}" for tick in ticks])
     return fig
 
@@ -377,15 +370,15 @@ def plot_process_graph(
 ) -> Axes:
     """Plot the graph as arrows between variables on a circle, labelled with their delays.
 
-    All lags of one pair share an arrow: "1–3, 6" means lags 1, 2, 3 and 6. An arrow from a
-    variable to itself is a small loop. The caption says what the labels are: lags in samples, and,
-    with `dt` and up to eight variables, delays in `time_unit`: those of the lags, or estimated
-    `delays` where they are given and finite. With `scores` the width of an arrow
-    follows the square root of its highest score. Colours tell sources apart up to eight variables;
-    beyond, they give the lag of the highest score (without `scores`, the smallest lag). A label
-    that would cover another one is left out, weakest edges first, and the caption says how many
-    are missing. Arrows between `confounded` pairs, which something unseen drives, have two heads
-    and are dashed; `plot_lag_matrix` shows them all.
+    All lags of one pair share an arrow: "1–3, 6" means lags 1, 2, 3 and 6. An arrow from a variable
+    to itself is a small loop. The caption explains the labels: lags in samples and, with `dt` and
+    up to eight variables, delays in `time_unit`: those of the lags, or the estimated `delays` if
+    given and finite. With `scores`, the width of an arrow follows the square root of its highest
+    score. Up to eight variables, colours distinguish sources; beyond, they show the lag of the
+    highest score (without `scores`, the smallest lag). Labels that would overlap are omitted,
+    weakest edges first, and the caption gives their number. Arrows between `confounded` pairs,
+    driven by an unobserved variable, are dashed and have two heads. `plot_lag_matrix` shows all
+    edges.
 
     Made for 1 to about 20 variables. Raises ValueError if the arrays, `lags` and `names` do not
     fit together.
@@ -408,7 +401,7 @@ def plot_process_graph(
         used.add(strongest)
         colour = _SOURCES[source] if few else _DELAYS(norm(strongest))
         label = ""
-        if len(lags) > 1 or lags[0]:  # else nothing is delayed
+        if len(lags) > 1 or lags[0]:  # otherwise nothing is delayed
             late = None if delays is None else np.asarray(delays, float)[source, target, kept]
             label = _delay_text(np.asarray(lags)[kept], dt if few else None, time_unit, late)
         unseen = confounded is not None and bool(np.asarray(confounded)[source, target])
@@ -427,32 +420,33 @@ def plot_process_graph(
     # Beside other panels there is room for half a line.
     caption = textwrap.fill("; ".join(line for line, holds in said.items() if holds), CAPTION)
     if omitted:
-        caption += f"\n{omitted} of {len(edges)} labels left out for space"
+        caption += f"\n{omitted} of {len(edges)} labels omitted for space"
     caption = caption if edges else "no edge kept"
     ax.set_xlabel(caption, fontsize=9)
     return ax
 
 
 def plot_discovery(found: Any) -> Figure:
-    """Plot lag matrix and process graph of a `Discovery` in one figure; `Discovery.plot()` calls
-    this.
+    """Plot the lag matrix and the process graph of a `Discovery` in one figure, as
+    `Discovery.plot()`.
 
-    Side by side up to eight variables, one above the other beyond. Needs the attributes `graph`,
-    `scores` `[source target lag]`, `names`, `lags`, `dt` and `time_unit`. Lags of a map are counted
-    as in its report, to the level that moves: a source at lag 0 of the rate acts after one sample.
+    The two are side by side up to eight variables, and stacked beyond. Needs the attributes
+    `graph`, `scores` `[source target lag]`, `names`, `lags`, `dt` and `time_unit`. Lags of a map
+    are counted as in its report, up to the level that moves: a source at lag 0 of the rate acts
+    after one sample.
     """
     needed = ("graph", "scores", "names", "lags", "dt", "time_unit")
     if missing := [name for name in needed if not hasattr(found, name)]:
         raise refusal("found", f"a Discovery, with {missing[0]}", found)
     dim, _, n_lags = np.shape(found.scores)
     side, tall = _graph_size(dim)
-    page = _PAGE if dim > _MANY else 0.6  # beside the graph, panels are rather stacked
+    page = _PAGE if dim > _MANY else 0.6  # panels beside the graph are preferably stacked
     width, height = _matrix_size(dim, n_lags, page)
     if dim > _MANY:
         fig = Figure(figsize=(max(width, side), height + tall), layout="constrained")
         left, right = fig.subfigures(2, 1, height_ratios=(height, tall))  # type: ignore[misc]
     else:
-        width *= np.clip(tall / height, 1.0, 1.4)  # larger cells rather than empty space
+        width *= np.clip(tall / height, 1.0, 1.4)  # larger cells instead of empty space
         fig = Figure(figsize=(width + side, max(height, tall)), layout="constrained")
         left, right = fig.subfigures(1, 2, width_ratios=(width, side))  # type: ignore[misc]
     shared = labels_of(found)
@@ -463,15 +457,15 @@ def plot_discovery(found: Any) -> Figure:
 
 
 def labels_of(found: Any) -> dict[str, Any]:
-    """Return what pictures of a discovery are labelled with: its lags as its report counts them, to
-    the level that moves where it is a map, its names, and its unit of time.
+    """Return the labels for figures of a discovery: its lags as counted in its report (for a map,
+    up to the level that moves), its names, and its unit of time.
     """
     shared = {name: getattr(found, name) for name in ("lags", "names", "dt", "time_unit")}
     return shared if _between_samples(found) else shared | {"lags": found.level_lags}
 
 
 def beside_arrows(found: Any) -> dict[str, Any]:
-    """Return what the arrows of a discovery are labelled with, and its hidden drivers."""
+    """Return the delays and confounded pairs for the arrows of a discovery."""
     delays = getattr(found, "delays", None) if _between_samples(found) else None
     return {"delays": delays, "confounded": getattr(found, "confounded", None)}
 
@@ -506,8 +500,8 @@ def _in_blocks(dim: int, n_lags: int) -> bool:
 
 
 def _panels(dim: int, n_lags: int, page: float) -> tuple[int, float, float]:
-    """Return the number of columns that brings the whole picture closest to a page, width by
-    height, and width and height of all panels in inches.
+    """Return the number of columns that brings the figure closest to the ratio `page`, and the
+    width and height of all panels in inches.
     """
     width, height = _cell_size(n_lags)
     layouts = []
@@ -520,17 +514,17 @@ def _panels(dim: int, n_lags: int, page: float) -> tuple[int, float, float]:
 
 
 def _cell_size(n_lags: int) -> tuple[float, float]:
-    """Return width and height of a cell of a panel in inches."""
+    """Return the width and height of a panel cell in inches."""
     width = float(np.clip(5.0 / n_lags, 0.12, 0.34))
     return width, max(width, 0.28)
 
 
 def _graph_size(dim: int) -> tuple[float, float]:
-    """Return width and height of the process graph in inches: no wider than its nodes need."""
+    """Return the width and height of the process graph in inches, no wider than its nodes need."""
     side = float(np.clip(4.4 + 0.3 * dim, 4.8, 10.4))
     low, high = extent(dim)
     wide, tall = side * (high - low) / np.max(high - low)
-    return max(wide, 0.9 * side), tall + 0.3  # below is the caption
+    return max(wide, 0.9 * side), tall + 0.3  # the caption is below
 
 
 def _matrix_size(dim: int, n_lags: int, page: float) -> tuple[float, float]:
@@ -542,7 +536,7 @@ def _matrix_size(dim: int, n_lags: int, page: float) -> tuple[float, float]:
 
 
 def _cells(ax, values, kept, norm) -> None:
-    """Draw `values [row column]`, the first row on top, and frame the kept cells."""
+    """Draw `values [row column]`, with the first row on top, and frame the kept cells."""
     rows, columns = values.shape
     shown = np.ma.masked_invalid(values)
     ax.pcolormesh(shown, norm=norm, cmap=_SCORES, edgecolors="white", linewidth=0.3)
@@ -556,7 +550,7 @@ def _cells(ax, values, kept, norm) -> None:
 
 
 def _tick_labels(names: Sequence[str]) -> dict[str, Any]:
-    """Return the names of rows; where one is long, small and in two lines."""
+    """Return the tick labels of rows; if one is long, small and in two lines."""
     small = {"fontsize": 7} if max(map(len, names)) > LINE else {}
     return {"labels": [wrapped(name, LINE) for name in names], **small}
 
@@ -571,7 +565,7 @@ def _draw_panels(fig: FigureBase, given: _Candidates, norm: Any, columns: int) -
     for target, ax in enumerate(axes[:dim]):
         _cells(ax, scores[:, target], None if graph is None else graph[:, target], norm)
         ax.set_aspect(height / width)
-        characters = width * n_lags / 0.095 if columns > 1 else np.inf  # that fit above the panel
+        characters = width * n_lags / 0.095 if columns > 1 else np.inf  # room above the panel
         title = f"→ {names[target]}"
         title = wrapped(title, max(7, characters))
         longest = max(map(len, title.split("\n")))
@@ -579,7 +573,7 @@ def _draw_panels(fig: FigureBase, given: _Candidates, norm: Any, columns: int) -
         ax.set_title(title, fontsize=size, fontweight="bold")
         ax.set_xticks(np.arange(n_lags)[::step] + 0.5, [str(lag) for lag in lags][::step])
         ax.set_yticks(np.arange(dim) + 0.5, **_tick_labels(names))
-        # Hidden panels below would take the tick labels of the shared axis with them.
+        # Hidden panels below would remove the tick labels of the shared axis.
         ax.tick_params(labelbottom=target + columns >= dim)
     for ax in axes[dim:]:
         ax.remove()
@@ -590,7 +584,7 @@ def _draw_panels(fig: FigureBase, given: _Candidates, norm: Any, columns: int) -
 def _draw_blocks(fig: FigureBase, given: _Candidates, norm: Any) -> list[Axes]:
     scores, graph, lags, names, *_ = given
     ax, dim, n_lags = fig.add_subplot(), len(names), len(lags)
-    # A row for each target.
+    # One row per target.
     values, kept = (
         None if array is None else array.transpose(1, 0, 2).reshape(dim, dim * n_lags)
         for array in (scores, graph)
@@ -609,7 +603,7 @@ def _draw_blocks(fig: FigureBase, given: _Candidates, norm: Any) -> list[Axes]:
         return [ax]
     for block in range(1, dim):
         ax.axvline(block * n_lags, color="#555555", linewidth=0.8, zorder=2)
-    # First and last lag of each block; of the last only where both fit.
+    # First and last lag of each block; the last only if both fit.
     shown = (0, n_lags - 1) if n_lags > 4 else (0,)
     ends = [(block * n_lags + k, lags[k]) for block in range(dim) for k in shown]
     ax.set_xticks([at + 0.5 for at, _ in ends], [str(lag) for _, lag in ends], fontsize=7)

@@ -384,8 +384,7 @@ class Total:
     include what the mean slopes omit.
 
     - `ts`: times after the push, from 0.
-    - `pulse`: response to a displacement of the source by one unit at time 0, after which it
-        evolves freely.
+    - `pulse`: response to a displacement of the source by one unit at time 0 only.
     - `step`: response to the source held one unit higher from time 0 on.
     - `pulse_low`, `pulse_high`, `step_low`, `step_high`: 90 % intervals.
     """

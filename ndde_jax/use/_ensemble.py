@@ -344,9 +344,7 @@ def relative_amplitude(amplitude: Any, z: Any, xp: Any = np) -> Any:
 
 
 def _amplitude(residual: np.ndarray, z: np.ndarray) -> np.ndarray:
-    """Return the coefficients of the squared amplitude; 1, 0, 0 unless the state clearly explains
-    it.
-    """
+    """Return the coefficients of the squared amplitude, if the state clearly explains it."""
     none = np.array([1.0, 0.0, 0.0])
     square = residual**2
     # Rare extremes would dominate.

@@ -162,9 +162,8 @@ class WithEvidence:
         **Arguments:**
 
         - `other`: one or several records of the same variables at the same interval, in any form
-            that `discover` takes. Named columns are matched by name, in any order; others are
-            ignored. Seasons and trends that the discovery removed are removed from it as well, by
-            its times.
+            that `discover` takes. Columns are matched by name if named, and others ignored. Seasons
+            and trends that the discovery removed are also removed from it, by its times.
         - `dt`, `t`: its sampling interval or time stamps; by default those of the record, or else
             the interval of the discovery.
 

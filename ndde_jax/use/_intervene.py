@@ -126,13 +126,11 @@ class WithInterventions:
             0 the present is set as well.
         - `shift`: amounts, one or `[horizon]`, added to the values of a variable that all *other*
             variables read, now and later, and to its recorded values. Its own drift reads it
-            unshifted. If a variable is read as its logarithm or by its ranks, amounts are in those
-            units.
+            unshifted. For variables read as logarithms or ranks, amounts are in those units.
         - `cut`: edges (source, target) or (source, target, lag). The target reads the source at its
             mean over the record.
-        - `scale`: a mapping from edges to factors of their effect, which is the difference between
-            the rate with the source and the rate with the source at its mean. 0 is the same as a
-            cut.
+        - `scale`: a mapping from edges to factors of their effect: the difference between the rate
+            with the source and the rate with the source at its mean. 0 is the same as a cut.
         - `delay`: a mapping from edges to new delays, in samples or with a unit.
         - `horizon`, `start`, `stop`: in samples, or times with their unit such as "6h".
         - `paths`, `key`, `inputs`, `history`, `ensemble`: as in
@@ -141,8 +139,7 @@ class WithInterventions:
         **Returns:** [`Intervention`][ndde_jax.use.Intervention]. Its `notes` say if the result
         depends on an edge that fewer than half of the resamples contain, leaves the range of the
         data, or may miss a hidden driver. Numbers in `values`, `shift` and `scale` may be traced:
-        `jax.grad` of any outcome with respect to them works, and notes on the result are then
-        omitted.
+        `jax.grad` of any outcome with respect to them works, without notes on the result.
 
         **Raises:** `ValueError` for an unknown variable, an edge that is not in the graph, or if
         there is nothing to do.

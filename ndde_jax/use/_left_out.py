@@ -319,9 +319,9 @@ def make_echoes(found: Any, ensemble: Ensemble) -> tuple[NeuralDDE, ...]:
     measurement error, from the first complete past on, or in stretches along the data. They are
     sampled, differenced and fitted on its graph like the data.
 
-    Their difference from the learned drift estimates the difference of the learned from the true
-    drift, except for what depends on the length of the record: coarse sampling, errors in the
-    inputs, smoothed curves. Networks are replaced by splines.
+    Their difference from the learned drift estimates that of the learned from the true drift, from
+    all causes other than the length of the record: coarse sampling, errors in the inputs, smoothed
+    curves. Networks are replaced by splines.
 
     Empty for what the learned system cannot simulate (known inputs, passing events), and for
     irregular sampling.

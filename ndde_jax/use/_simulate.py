@@ -135,8 +135,7 @@ class Past(NamedTuple):
 
 
 class Steps(eqx.Module):
-    """The steps of many paths, as an equation for the solver, whose drift is the mean rate of a
-    step.
+    """The steps of many paths, as a solver equation: its drift is the mean rate of a step.
 
     The solver keeps states as a step returns them. Values that are set, shifted or out of bounds
     are changed when they are read. A step that ends where the setting of a variable starts then
