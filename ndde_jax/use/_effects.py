@@ -134,8 +134,8 @@ def interval_ends(
     shift: Any = 0.0,
     variance: Any = 0.0,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the ends of a 90 % interval that covers both readings of a record and what the drift
-    omits.
+    """Return the ends of a 90 % interval that allows for both readings of a record and what the
+    drift omits.
 
     - `found`, `spread`: the estimate under the chosen reading, and half the width of its interval.
     - `apart`: the difference of the other reading, whose probability is `chance`.

@@ -96,7 +96,7 @@ def _windows(found: Any, samples: Samples) -> Windows:
     return lagged_windows(samples, scheme=scheme, **alike)
 
 
-# ---- the windows of its own record that decide an edge ----
+# ---- windows that decide an edge ----
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

@@ -270,7 +270,7 @@ def better_of(one: Path, other: Path) -> Path:
 
 
 def _equations(p: Problem, state: State):
-    """Return a sparse matrix and the right side: steps first, then the prior of lone values."""
+    """Return a sparse matrix and right-hand side: steps first, then the prior of lone values."""
     from scipy.sparse import csr_matrix
 
     blocks = np.concatenate([-state.slopes, p.white[:, :, None, :]], axis=2)  # of steps
