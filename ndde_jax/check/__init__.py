@@ -1,4 +1,4 @@
-"""Checks of a discovery: findings, the verdict, and tests on residuals.
+"""Checks of a discovery: findings, the verdict and tests of residuals.
 
 See [`data_findings`][ndde_jax.data_findings] and
 [`identifiability_report`][ndde_jax.identifiability_report].

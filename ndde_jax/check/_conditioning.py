@@ -1,4 +1,4 @@
-"""Measures of identifiability on the data themselves: inputs, noise and damping."""
+"""Measures of identifiability from the data: inputs, noise and damping."""
 
 from collections.abc import Callable
 
@@ -12,15 +12,15 @@ from ..models._model import AbstractDelayModel, check_model_matches
 from ..windows._stencils import STENCILS
 from ..windows._windows import Windows, is_regular, standardised_samples
 
-# How many earlier times residuals are compared with, and how many standard errors a correlation may
-# be away from 0: of that many, one in a thousand is further by chance.
+# Number of earlier times with which residuals are compared, and the number of standard errors
+# beyond which a correlation counts: by chance, one in a thousand such sets exceeds it.
 EARLIER, CHANCE = 3, 3.6
 
 
 def condition_number(windows: Windows) -> float:
     """Return the ratio of the largest to the smallest singular value of the lagged design.
 
-    Infinite if inputs are linearly dependent.
+    It is infinite if inputs are linearly dependent.
     """
     valid = np.asarray(windows.valid)
     design = np.asarray(windows.history, float)[valid]
@@ -31,15 +31,15 @@ def condition_number(windows: Windows) -> float:
 def noise_covariance(
     windows: Checked[Windows], model: Checked[AbstractDelayModel | Callable]
 ) -> Float[Array, "dim dim"]:
-    """Return ΣΣᵀ per unit of time, physical units, from the residuals of a model's one-step
+    """Return ΣΣᵀ per unit of time, in physical units, from the residuals of a model's one-step
     increments.
 
-    Whatever scheme the model was fitted with, increments X[k+1] − X[k] − dt·G are taken, since the
-    residuals of central differences are not the noise; of thinned windows those over their longer
-    step. Where there is hardly any noise this
-    measures the error of the forward difference instead, and is an upper bound.
+    The increments are X[k+1] − X[k] − dt·G whatever scheme the model was fitted with, because the
+    residuals of central differences are not the noise. For thinned windows they are taken over the
+    longer step. With very little noise, the result measures the error of the forward difference and
+    is an upper bound.
 
-    **Raises:** `ValueError` for irregular sampling or without lag 0.
+    **Raises:** `ValueError` for irregular sampling or if lag 0 is not a candidate.
 
     ```python
     import jax, numpy as np
@@ -60,9 +60,7 @@ def noise_covariance(
 def covariance_of(
     windows: Windows, drift: Float[np.ndarray, "row dim"]
 ) -> Float[np.ndarray, "dim dim"]:
-    """Return [`noise_covariance`][ndde_jax.check.noise_covariance] of a model whose rates are
-    `drift`.
-    """
+    """Return [`noise_covariance`][ndde_jax.check.noise_covariance] for the rates `drift`."""
     valid, scaling = np.asarray(windows.valid), windows.scaling
     scale, dt = np.asarray(scaling.scale, float), windows.step * float(windows.dt)
     if windows.scheme in ("euler", "midpoint"):
@@ -75,7 +73,7 @@ def covariance_of(
     residual = residual[np.isfinite(residual).all(axis=1)]
     if not len(residual):
         raise ValueError(
-            "noise_covariance found no two neighbouring samples among these windows; make them "
+            "noise_covariance found no two neighbouring samples among these windows; build them "
             "with scheme='euler', or thin them less."
         )
     return residual.T @ residual / (len(residual) * dt)
@@ -84,16 +82,15 @@ def covariance_of(
 def residual_memory(
     windows: Checked[Windows], model: Checked[AbstractDelayModel | Callable]
 ) -> Float[np.ndarray, "dim"]:
-    """Return the share of each rate's variance that a model leaves and that persists in its
-    residuals.
+    """Return the share of each rate's variance that persists in the residuals of a model.
 
-    Noise that drives a system is new at every step, and so are the residuals of a drift that knows
-    all it depends on. Where a driver is hidden, a delay is not among the candidates or the network
-    is too small, the same things are missed again and again. This is the largest covariance, in
-    size, of residuals with those at the next three times whose differences share no sample; 0
-    where it may be chance (one case in a thousand). White measurement error does not add to it;
-    central differences do where noise drives the system (`scheme="auto"` avoids them there). NaN
-    where the model is not finite.
+    Noise that drives a system is new at every step, and so are the residuals of a complete drift.
+    If a driver is hidden, a delay is not among the candidates or the network is too small, the
+    residuals are autocorrelated. The result is the largest covariance, in absolute value, of the
+    residuals with those at the next three times whose differences share no sample; 0 where it may
+    be chance (one case in a thousand). White measurement error does not add to it. Central
+    differences do if noise drives the system (`scheme="auto"` avoids them there). NaN where the
+    model is not finite.
 
     **Raises:** `ValueError` for a batch of systems or irregular sampling.
 
@@ -107,7 +104,7 @@ def residual_memory(
         x[k + 1] = x[k] + 0.1 * drift + [0.1, 0.5] * rng.normal(size=2)
     windows = ndde.lagged_windows(x[:, :1], dt=0.1)  # the second variable is hidden
     model = ndde.fitting.fit_graph(windows, "full", key=jax.random.key(0))
-    print(ndde.check.residual_memory(windows, model))  # about a fifth; 0 if both are seen
+    print(ndde.check.residual_memory(windows, model))  # about a fifth; 0 with both variables
     ```
     """
     _check("residual_memory", windows, model)
@@ -115,9 +112,7 @@ def residual_memory(
 
 
 def memory_of(windows: Windows, drift: Float[np.ndarray, "row dim"]) -> Float[np.ndarray, "dim"]:
-    """Return [`residual_memory`][ndde_jax.check.residual_memory] of a model whose rates are
-    `drift`.
-    """
+    """Return [`residual_memory`][ndde_jax.check.residual_memory] for the rates `drift`."""
     valid, scaling = np.asarray(windows.valid), windows.scaling
     fitted = drift - np.asarray(scaling.rate_center)[None]
     residual = np.asarray(windows.increment, float)[valid]
@@ -125,7 +120,7 @@ def memory_of(windows: Windows, drift: Float[np.ndarray, "row dim"]) -> Float[np
     residual -= residual.mean(axis=0)
     offsets = STENCILS.get(windows.scheme, STENCILS["euler"])
     step = (max(offsets) - min(offsets) + 1) * windows.step
-    # Rows by sample: trajectories lie apart, and what is missing stays so.
+    # One row per sample: trajectories stay apart, and missing samples stay missing.
     position = np.asarray(windows.position)[valid]
     by_sample = np.full((position.max() + 1, windows.dim), np.nan)
     by_sample[position] = residual
@@ -140,9 +135,7 @@ def _rates(windows: Windows) -> Float[np.ndarray, "row dim"]:
 
 
 def _check(who: str, windows, model) -> None:
-    """Raise an error unless windows and model belong together, are not traced, and are equally
-    spaced.
-    """
+    """Raise an error unless windows and model match, are concrete, and are equally spaced."""
     check_windows(windows, who, "take one with unstack_windows")
     check_model_matches(windows, model)
     check_concrete(who, (windows, model))
@@ -151,9 +144,7 @@ def _check(who: str, windows, model) -> None:
 
 
 def _persistent(residual: Float[np.ndarray, "sample"], step: int) -> float:
-    """Return the largest covariance, in size, with residuals some steps later; 0 where that may be
-    chance.
-    """
+    """Return the largest absolute covariance with later residuals; 0 where it may be chance."""
 
     def products(k):
         both = residual[: len(residual) - k] * residual[k:]
@@ -162,7 +153,7 @@ def _persistent(residual: Float[np.ndarray, "sample"], step: int) -> float:
     if not products(0).size:
         return float("nan")
     square = np.mean(products(0))
-    # Differences that overlap make neighbouring residuals alike, and chance larger (Bartlett).
+    # Overlapping differences correlate neighbouring residuals, which widens the null (Bartlett).
     alike = [np.mean(products(k)) / square for k in range(1, step) if products(k).size]
     spread = square * np.sqrt(1 + 2 * np.sum(np.square(alike)))
     largest = 0.0
@@ -175,9 +166,10 @@ def _persistent(residual: Float[np.ndarray, "sample"], step: int) -> float:
 
 def radial_drift(windows: Windows) -> tuple[float, float]:
     """Return the mean of ⟨u, dX/dt⟩ over that of ‖u‖² in the outermost tenth of the states, and
-    its standard error from 16 blocks; u is the standardised present state, per unit of time.
+    its standard error from 16 blocks.
 
-    Negative: far out, the data are pulled back, as dissipativity asks.
+    Here u is the standardised present state, and rates are per unit of time. A negative value means
+    that the data are pulled back from far out, as dissipativity requires.
     """
     state = np.asarray(windows.history, float)[np.asarray(windows.valid), 0]
     rate = _rates(windows) / np.asarray(windows.scaling.scale)[None]

@@ -1,6 +1,6 @@
-"""Tests of raw samples, before anything is fitted: closed forms in NumPy, well below a second.
+"""Tests of raw samples before anything is fitted: closed forms in NumPy, well below a second.
 
-Each is made not to fire on what a system does by itself: oscillations, bursts, chaos, slow noise.
+Each is designed not to fire on a system's own oscillations, bursts, chaos or slow noise.
 """
 
 from collections.abc import Sequence
@@ -13,33 +13,33 @@ from .._types import divisor
 from ..samples._columns import best_step, blocks, line, standard_errors
 from ..samples._gaps import runs
 
-# Largest lag at which a column is looked for as a copy of another.
+# Largest lag at which a column is tested as a copy of another.
 COPY_LAGS = 24
-# Changes of a record that tell how small they get, and the share of their median that the least of
-# as many exceeds in one record of a thousand at most where all sizes occur.
+# Fewest changes that show how small changes get, and a share of their median. Where changes of all
+# sizes occur, the smallest exceeds that share in at most one record in a thousand.
 CHANGES, BAND = 50, 0.3
-# Samples before and after one whose mean a column may be, windows that tell, the share of its
-# variance that rounding leaves at most, and by how much weights of a mean may differ, as a share.
+# For running means: the largest reach before and after a sample, the number of windows used, the
+# largest share of the variance that rounding leaves, and the relative tolerance of the weights.
 REACH, WINDOWS, LEFT, UNEVEN = 31, 600, 1e-4, 0.1
-# Share of samples that repeat the one before in what is set by hand or by a controller, at least;
-# how much further than one step it moves, in shares of the samples that move; and the most steps
-# that a move counts.
+# For variables set by hand or by a controller: the smallest share of samples that repeat the one
+# before, how much further than one step they move (per share of moving samples), and the number of
+# steps at which a move is capped.
 RESTS, MOVES, FAR = 0.45, 2.0, 4.0
-# Samples of a recording whose mean counts, and such recordings, at least; the largest memory from
-# one sample to the next.
+# Fewest samples of a recording whose mean counts, fewest such recordings, and the largest
+# autocorrelation at one sample.
 LEAST_OF_RECORDING, LEAST_RECORDINGS, MOST_MEMORY = 40, 4, 0.995
-# Lags at which levels are compared, and up to which correlations are summed, at most: as much as
-# long recordings take.
+# Number of lags at which levels are compared, and the largest lag up to which correlations are
+# summed; both suffice for long recordings.
 COMPARED, SUMMED = 16, 200
-# Share of a level kept over a sixth of a recording that is kept over half of it, at least, by what
-# does not move.
+# For a constant level: the smallest ratio of what it keeps over half of a recording to what it
+# keeps over a sixth of it.
 KEPT = 0.75
 
 
 def regime_change(x: Float[np.ndarray, "time"]) -> tuple[float, str, float]:
     """Return the clearest change of a mean, spread, noise or memory between two parts of a record.
 
-    Its standard errors, which of them changes, and where (a share of the record).
+    The result is the size in standard errors, what changes, and where (a share of the record).
     """
     best = (0.0, "", 0.0)
     step = best_step(x)[1]
@@ -51,7 +51,7 @@ def regime_change(x: Float[np.ndarray, "time"]) -> tuple[float, str, float]:
     increments = np.diff(whole, axis=1)
     spread = np.maximum(cut.var(axis=1), 1e-300)
     noise = np.maximum((np.diff(increments, axis=1) ** 2).mean(axis=1), 1e-300)
-    # A correlation from step to step, but for steps lost in rounding where a block hardly moves.
+    # An autocorrelation, bounded where a block hardly moves and steps are lost in rounding.
     steps = (increments**2).mean(axis=1)
     memory = 1 - steps / np.maximum(2 * spread, steps / 4)
     features = {
@@ -63,7 +63,7 @@ def regime_change(x: Float[np.ndarray, "time"]) -> tuple[float, str, float]:
     for name, values in features.items():
         place, fitted = best_step(values)
         if name == "mean" and np.sum((values - line(values)) ** 2) < np.sum((values - fitted) ** 2):
-            continue  # that is a trend
+            continue  # a trend
         errors = standard_errors(fitted, values, 3)
         if errors > best[0]:
             best = (errors, name, place / count)
@@ -77,10 +77,11 @@ def inside(
 ) -> float:
     """Tell a season that drives the system (negative) from one added to the samples (positive).
 
-    The next step is regressed on the last four samples, with squares and cubes: once of samples
-    without the season, once of those with it, and its waves beside them. Linearly the two are the
-    same. Where the season is part of the state the bends belong to the second. Returned is the
-    difference of the logarithms of what they leave, mean over the variables.
+    The next step is regressed on the last four samples, their squares and cubes: once for samples
+    without the season, and once for samples with it, with its waves as further columns. The linear
+    parts of the two are the same. If the season is part of the state, the second describes the
+    nonlinearity. The result is the difference of the log residual variances, averaged over the
+    variables.
     """
     alone = _unexplained(after, np.zeros((len(after), 0)))
     beside = _unexplained(before, waves)
@@ -88,7 +89,7 @@ def inside(
 
 
 def _unexplained(x, waves) -> Float[np.ndarray, "dim"]:
-    """Return the variance of a step that a polynomial of the past leaves, in units of samples."""
+    """Return the residual variance of a step given a polynomial of the past, in sample units."""
     z = (x - x.mean(axis=0)) / np.maximum(x.std(axis=0), 1e-300)
     past = np.concatenate([z[3 - lag : len(z) - 1 - lag] for lag in range(4)], axis=1)
     design = np.concatenate(
@@ -101,9 +102,9 @@ def _unexplained(x, waves) -> Float[np.ndarray, "dim"]:
 
 
 def unit_root(x: Float[np.ndarray, "time"], order: int = 4) -> float:
-    """Return the statistic of Dickey and Fuller; above −1.7 nothing pulls the variable back.
+    """Return the Dickey–Fuller statistic; above −1.7 no restoring force can be shown.
 
-    With four lagged differences and a constant (Journal of the American Statistical Association,
+    It uses four lagged differences and a constant (Journal of the American Statistical Association,
     1979).
     """
     change = np.diff(x)
@@ -125,13 +126,13 @@ def unit_root(x: Float[np.ndarray, "time"], order: int = 4) -> float:
     rest = y - design @ coefficients
     variance = rest @ rest / max(n - design.shape[1], 1)
     if rank < design.shape[1] or not variance > 1e-20 * (y @ y) / n:
-        return -np.inf  # no noise: a path that follows from its past is no random walk
+        return -np.inf  # a path without noise follows from its past: not a random walk
     error = np.sqrt(variance * np.linalg.inv(design.T @ design)[0, 0])
     return float(coefficients[0] / error)
 
 
 def quantum(x: Float[np.ndarray, "time"]) -> float:
-    """Return the step of which all differences are multiples, 0 if there is none."""
+    """Return the step of which all differences are multiples; 0 if there is none."""
     values = np.unique(x)
     if len(values) < 2 or len(values) > len(x) / 2:
         return 0.0
@@ -144,10 +145,10 @@ def quantum(x: Float[np.ndarray, "time"]) -> float:
 
 
 def switched(x: Float[np.ndarray, "time"]) -> bool:
-    """Return whether a variable is set, as an actuator or a switch is, and not read off a scale.
+    """Return whether a variable is set, like an actuator or a switch, and not measured.
 
-    It then has two values, or it mostly rests and then moves, further than what is rounded and
-    rests as often, or at no fixed intervals.
+    Such a variable has two values, or it mostly rests. When it moves, it moves further than a
+    rounded variable that rests as often, or at irregular intervals.
     """
     values, change = np.unique(x), np.diff(x)
     if len(values) == 2:
@@ -158,11 +159,11 @@ def switched(x: Float[np.ndarray, "time"]) -> bool:
     if len(values) < 2 or not moved.any():
         return False
     if step > 0:
-        # Rounding: a change of s steps in the mean moves a value with a chance of about s, and then
-        # by less than 1 + s steps in the mean. A few far ones may be spikes.
+        # Rounding: if the mean change is s steps, a value moves with a probability of about s, and
+        # then by less than 1 + s steps on average. A few large moves may be spikes.
         size = float(np.minimum(np.abs(change[moved]) / step, FAR).mean())
         return rests > RESTS and size > 1 + MOVES * (1 - rests)
-    # Held readings come at fixed intervals.
+    # Held readings change at fixed intervals.
     gaps = np.diff(np.flatnonzero(moved))
     if rests < RESTS or len(gaps) < 5 or in_a_row(x) > 0.5:
         return False
@@ -173,7 +174,7 @@ def switched(x: Float[np.ndarray, "time"]) -> bool:
 def clipped(x: Float[np.ndarray, "time"]) -> float:
     """Return the share of samples exactly at the largest or smallest value of a record.
 
-    0 for a record that repeats another value as often.
+    It is 0 if the record repeats another value as often.
     """
     values, counts = np.unique(x, return_counts=True)
     if len(values) < 10:
@@ -184,20 +185,20 @@ def clipped(x: Float[np.ndarray, "time"]) -> float:
 
 
 def _product(x: Float[np.ndarray, "time"], lag: int) -> float:
-    """Return the mean product of values so many samples apart, 0 without any."""
+    """Return the mean product of values `lag` samples apart; 0 without any."""
     both = x[lag:] * x[: max(len(x) - lag, 0)]
     return float(np.nanmean(both)) if np.isfinite(both).any() else 0.0
 
 
 def baselines(recordings: Sequence[np.ndarray]) -> tuple[float, float]:
     """Return the spread of the means of recordings `[time]`, in standard deviations within them,
-    and the probability of one as large where all have one mean.
+    and the probability of a spread as large if all have one mean.
 
-    Means of so many samples vary as those of a first-order autoregression with the memory that is
-    seen within recordings, corrected for their length (Kendall, *Biometrika* 41, 1954), or as the
-    sum of all correlations says, whichever is more; then by an F test. What merely moves slowly
-    keeps less of its level over half a recording than over a sixth of one: the probability is then
-    1.
+    The probability is that of an F test. The variance of a mean is that of a first-order
+    autoregression with the autocorrelation within recordings, corrected for their length (Kendall,
+    *Biometrika* 41, 1954), or that given by the sum of all autocorrelations, whichever is larger. A
+    variable that merely moves slowly keeps less of its level over half a recording than over a
+    sixth of one; the probability is then 1.
     """
     from scipy.special import fdtrc  # takes a moment to import
 
@@ -229,7 +230,7 @@ def baselines(recordings: Sequence[np.ndarray]) -> tuple[float, float]:
     low = np.flatnonzero(seen < 2 / np.sqrt(total))
     memory = 1 + 2 * float(seen[: low[0] if len(low) else reach].sum())
     memory = max(memory, (1 + first) / (1 - first), 1.0)
-    own = variance / (1 - min(memory / n, 0.8))  # of which the means took a part away
+    own = variance / (1 - min(memory / n, 0.8))  # subtracting the means has reduced it
     between = counts @ (means - level) ** 2 / (len(kept) - 1)
     spare = max(total / memory - len(kept), 1.0)
     chance = float(fdtrc(len(kept) - 1, spare, between / (own * memory)))
@@ -237,8 +238,8 @@ def baselines(recordings: Sequence[np.ndarray]) -> tuple[float, float]:
 
 
 class Run(NamedTuple):
-    """The longest run of one value: its first sample, how many it has, and the share of all samples
-    that repeat the one before.
+    """The longest run of one value: its first sample, its length, and the share of all samples that
+    repeat the one before.
     """
 
     start: int
@@ -256,15 +257,16 @@ def longest_run(x: Float[np.ndarray, "time"]) -> Run:
 
 
 def in_a_row(x: Float[np.ndarray, "time"]) -> float:
-    """Return the share of changes that come right after another: none in a record that was held."""
+    """Return the share of changes that directly follow another; zero in a held record."""
     changed = np.diff(x) != 0
     return float((changed[1:] & changed[:-1]).sum() / max(changed.sum(), 1))
 
 
 def deadband(x: Float[np.ndarray, "time"]) -> float:
-    """Return the change from which on a record is written, as historians write it; 0 of records
-    that change by less as well, whose least change is far below the usual one, and of those that
-    step between few values.
+    """Return the smallest change that is recorded, as by a plant historian.
+
+    It is 0 if smaller changes occur too, so that the smallest change is far below the usual one, or
+    if the record steps between few values.
     """
     changes = np.abs(np.diff(x))
     changes = changes[changes > 0]
@@ -275,8 +277,8 @@ def deadband(x: Float[np.ndarray, "time"]) -> float:
 
 
 def straight_share(x: Float[np.ndarray, "time"]) -> float:
-    """Return the share of samples exactly on the line through their neighbours, but not level,
-    beyond those that are there by chance: of whole numbers many steps are equal.
+    """Return the share of samples exactly on a sloping line through their neighbours, beyond
+    chance, since whole numbers have many equal steps.
     """
     steps, size = np.diff(x), np.abs(x).max()
     if len(steps) < 2:
@@ -291,9 +293,9 @@ def straight_share(x: Float[np.ndarray, "time"]) -> float:
 def copies(x: Float[np.ndarray, "time dim"]) -> list[tuple[int, int, int, float]]:
     """Return columns that are copies of earlier ones: `(column, of, lag, unexplained share)`.
 
-    At lag 0 from a correlation of levels of .995 on, if what they differ by has no memory. Later
-    copies must be exact to 1e-3 of the variance, and the levels and the steps must both say so:
-    what follows a variable closely is driven by it, and no copy.
+    At lag 0 the levels must correlate by at least .995 and their difference must have no memory.
+    Later copies must be exact to 1e-3 of the variance in levels, and close in steps: a variable
+    that follows another closely is driven by it, and is not a copy.
     """
     z = _standardised(x)
     steps = _standardised(np.diff(x, axis=0))
@@ -301,8 +303,8 @@ def copies(x: Float[np.ndarray, "time dim"]) -> list[tuple[int, int, int, float]
     found, rest = [], 1 - (z.T @ z / len(z)) ** 2
     for i, j in np.argwhere(pairs & (rest < 0.01)):
         left = z[:, j] - np.sign(z[:, i] @ z[:, j]) * z[:, i]
-        # Errors of a second sensor are new at every sample; what two variables in step differ by
-        # is not.
+        # The errors of a second sensor are new at every sample. The difference between two
+        # variables that move together is not.
         if rest[i, j] < 1e-5 or _correlation(left[1:], left[:-1]) < 0.5:
             found.append((int(j), int(i), 0, max(float(rest[i, j]), 0.0)))
     apart = rest >= 0.01
@@ -326,8 +328,8 @@ def _correlation(a, b) -> float:
 def running_means(x: Float[np.ndarray, "time dim"]) -> list[tuple[int, int, int]]:
     """Return columns that are means of neighbouring samples of others: `(column, of, samples)`.
 
-    Each column is regressed on another one, up to `REACH` samples before and after it: equal
-    weights of some samples in a row, none of others, and hardly anything left.
+    Each column is regressed on another one, up to `REACH` samples before and after. It is a mean if
+    consecutive samples have equal weights, all others none, and the residual is negligible.
     """
     n, found = min(len(x), WINDOWS), list[tuple[int, int, int]]()
     if n < 6 * REACH:
@@ -339,7 +341,7 @@ def running_means(x: Float[np.ndarray, "time dim"]) -> list[tuple[int, int, int]
         around, rest = around - around.mean(axis=0), z[REACH : n - REACH]
         rest = rest - rest.mean(axis=0)
         gram = around.T @ around
-        gram += 1e-9 * np.trace(gram) * np.eye(len(gram))  # of smooth columns, that are no means
+        gram += 1e-9 * np.trace(gram) * np.eye(len(gram))  # a ridge, for smooth columns
         weights = np.linalg.solve(gram, around.T @ rest)
         left = np.var(rest - around @ weights, axis=0) / divisor(np.var(rest, axis=0))
         others = (left < LEFT) & z.any(axis=0) & (np.arange(z.shape[1]) != i)
@@ -355,9 +357,8 @@ def running_means(x: Float[np.ndarray, "time dim"]) -> list[tuple[int, int, int]
 
 
 def combination(x: Float[np.ndarray, "time dim"]) -> tuple[float, Bool[np.ndarray, "dim"]]:
-    """Return the smallest share of variance of a direction of three or more columns, and these.
-
-    Columns are standardised.
+    """Return the smallest share of variance along a direction of three or more standardised
+    columns, and which columns these are.
     """
     nothing = 1.0, np.zeros(x.shape[1], bool)
     if x.shape[1] < 3:
@@ -367,7 +368,7 @@ def combination(x: Float[np.ndarray, "time dim"]) -> tuple[float, Bool[np.ndarra
     involved = np.abs(vectors[:, 0]) > 0.1
     if involved.sum() < 3:
         return nothing
-    # The steps must agree, or slow movements that all share would pass for a combination.
+    # The steps must agree too: a slow movement shared by all columns is not a combination.
     steps = np.diff(z, axis=0) @ vectors[:, 0]
     share = float(steps.var() / (np.diff(z, axis=0).var(axis=0) @ vectors[:, 0] ** 2))
     return max(float(values[0]), share), involved
@@ -382,8 +383,8 @@ def _standardised(x):
 def returns(x: Float[np.ndarray, "time dim"]) -> float:
     """Return how closely a record repeats itself.
 
-    The largest correlation of all variables with themselves later, once it has first fallen below
-    one half.
+    This is the largest autocorrelation, averaged over the variables, after it has first fallen
+    below one half.
     """
     z = _standardised(x)
     n = len(z)

@@ -1,4 +1,4 @@
-"""Findings, and the registry of rules that raise them: one entry holds all that belongs to one."""
+"""Findings, and the registry of the rules that raise them, with one entry for each."""
 
 import dataclasses
 from collections.abc import Callable, Iterable, Iterator
@@ -7,13 +7,13 @@ from typing import Any
 from .._spoken import listed
 
 MEASURED, ESTIMATED, ASSUMED = "measured", "estimated", "assumed"
-# How much a finding weighs in the verdict, and in which order findings are told.
+# The weight of a finding in the verdict. `GRAVITY` is the order in which findings are reported.
 NOTE, RESERVATION, PROBLEM = "note", "reservation", "problem"
 GRAVITY = (PROBLEM, RESERVATION, NOTE)
-# What a rule looks at: samples alone; a graph and its drift; the same for what theorems ask for,
-# which weighs nothing; refits on parts of the data.
+# The evidence of a rule: the samples alone, a graph with its drift, the same for the conditions of
+# theorems (no weight in the verdict), or refits on parts of the data.
 SAMPLES, GRAPH, LINE, REFITS = "samples", "graph", "line", "refits"
-# Links in one sentence.
+# Number of links listed in one sentence.
 SHOWN_LINKS = 3
 
 
@@ -21,12 +21,12 @@ SHOWN_LINKS = 3
 class Finding:
     """One line of the report.
 
-    - `kind`: `"measured"` on the data, `"estimated"` through a fitted model, or `"assumed"`.
-    - `name`, `value`: what, and how much (a number or a few words).
-    - `theorem`: the statement of the paper it speaks to; empty where it speaks to the data alone.
+    - `kind`: `"measured"` on the data, `"estimated"` with a fitted model, or `"assumed"`.
+    - `name`, `value`: what was found, and its size (a number or a few words).
+    - `theorem`: the statement of the paper it concerns; empty if it concerns only the data.
     - `text`: what it means, in a sentence.
-    - `remedy`: what to do about it; empty where there is nothing to do.
-    - `weight`: `"note"`, `"reservation"` or `"problem"`: what it does to the verdict.
+    - `remedy`: what to do about it; empty if there is nothing to do.
+    - `weight`: its effect on the verdict, `"note"`, `"reservation"` or `"problem"`.
     """
 
     kind: str
@@ -39,7 +39,7 @@ class Finding:
 
     @property
     def page(self) -> str:
-        """The page of the documentation: data that cause it, data that do not, and what to do."""
+        """The documentation page: data that raise the finding, data that do not, and what to do."""
         rule = RULES.get(self.name)
         own = self.name if rule is None or rule.about in (SAMPLES, GRAPH) else "identifiability"
         return f"docs/problems/{own.replace(',', '').replace(' ', '_')}.md"
@@ -47,9 +47,9 @@ class Finding:
 
 @dataclasses.dataclass(frozen=True)
 class Limits:
-    """Sizes from which on something is a note, a reservation, a problem; None where it never is.
+    """The sizes above which a hit is a note, a reservation or a problem; None where it never is.
 
-    `why` says where they come from. With `below`, small sizes are the bad ones.
+    `why` gives the reason for these limits. With `below`, sizes below a limit count instead.
     """
 
     note: float | int | None = None
@@ -59,7 +59,7 @@ class Limits:
     why: str = ""
 
     def weight(self, size: float | int) -> str | None:
-        """Return what a size weighs; None if it is not worth a word."""
+        """Return the weight of a size; None if it is not reported."""
         for name in GRAVITY:
             limit = getattr(self, name)
             if limit is not None and (size < limit if self.below else size > limit):
@@ -69,13 +69,14 @@ class Limits:
 
 @dataclasses.dataclass(frozen=True)
 class Hit:
-    """A measurement that a test has made.
+    """A measurement made by a test.
 
-    - `size`: what the limits of the rule judge, and the value of the finding.
-    - `words`: for the gaps in the sentence and the remedy of the rule.
-    - `value`: shown in place of the size.
-    - `weight`: in place of what the limits say, where more than the size decides.
-    - `variable`: whom it is about; hits of one rule are then told as one, the largest first.
+    - `size`: the number compared with the limits of the rule, and the value of the finding.
+    - `words`: values for the placeholders in the sentence and the remedy of the rule.
+    - `value`: the value of the finding, in place of the size.
+    - `weight`: the weight, in place of the one given by the limits.
+    - `variable`: the variable concerned. Hits of one rule on several variables are then merged into
+        one finding, with the largest first.
     """
 
     size: float | int
@@ -89,12 +90,12 @@ class Hit:
 class Rule:
     """One entry of the registry: a test, its limits, its sentence and its remedy.
 
-    - `name`: of the finding, and of its page in `docs/problems/`.
-    - `about`: `"samples"`, `"graph"`, `"line"` or `"refits"`: which evidence the test reads.
+    - `name`: the name of the finding and of its page in `docs/problems/`.
+    - `about`: the evidence that the test reads, `"samples"`, `"graph"`, `"line"` or `"refits"`.
     - `test`: a pure function of that evidence, [`SampleEvidence`][ndde_jax.check.SampleEvidence] or
         [`GraphEvidence`][ndde_jax.check.GraphEvidence], that yields a
-        [`Hit`][ndde_jax.check.Hit] for whatever it finds.
-    - `sentence`, `remedy`: with gaps as in `str.format`, filled with the words of a hit.
+        [`Hit`][ndde_jax.check.Hit] for everything it finds.
+    - `sentence`, `remedy`: templates for `str.format`, filled with the words of a hit.
     - `limits`: [`Limits`][ndde_jax.check.Limits] that turn a size into a weight.
     - `kind`, `theorem`: as in [`Finding`][ndde_jax.check.Finding].
     """
@@ -109,7 +110,7 @@ class Rule:
     theorem: str = ""
 
     def findings(self, evidence: Any) -> Iterator[Finding]:
-        """Yield what the test finds; hits on several variables at one weight are one finding."""
+        """Yield the findings; hits on several variables with the same weight are one finding."""
         groups: dict[tuple[str, str], list[Hit]] = {}
         for number, hit in enumerate(self.test(evidence)):
             weight = NOTE if self.about == LINE else hit.weight or self.limits.weight(hit.size)
@@ -131,14 +132,14 @@ RULES: dict[str, Rule] = {}
 
 
 def rule(name: str, about: str, sentence: str, remedy: str = "", **options: Any) -> Callable:
-    """Register the test below as a [`Rule`][ndde_jax.check.Rule]: every later verdict asks it.
+    """Register the decorated test as a [`Rule`][ndde_jax.check.Rule] for all later verdicts.
 
     **Arguments:**
 
-    - `name`, `about`, `sentence`, `remedy`, and among `options` `limits`, `kind` and `theorem`: as
-        the fields of [`Rule`][ndde_jax.check.Rule].
+    - `name`, `about`, `sentence`, `remedy`, and the `options` `limits`, `kind` and `theorem`: the
+        fields of [`Rule`][ndde_jax.check.Rule].
 
-    **Raises:** `ValueError` for a name that is taken, or another `about` than the four.
+    **Raises:** `ValueError` if the name is taken or `about` is not one of the four.
 
     ```python
     import numpy as np
@@ -166,7 +167,7 @@ def rule(name: str, about: str, sentence: str, remedy: str = "", **options: Any)
 
     def add(test: Callable[[Any], Iterable[Hit]]) -> Callable[[Any], Iterable[Hit]]:
         if name in RULES:
-            raise ValueError(f"there is a finding of the name {name!r} already.")
+            raise ValueError(f"a finding of the name {name!r} already exists.")
         RULES[name] = Rule(name, about, test, sentence, remedy, **options)
         return test
 
@@ -174,7 +175,7 @@ def rule(name: str, about: str, sentence: str, remedy: str = "", **options: Any)
 
 
 def rules_about(about: str, **usual: Any) -> Callable:
-    """Return [`rule`][ndde_jax.check.rule] for one kind of evidence, with its usual options."""
+    """Return [`rule`][ndde_jax.check.rule] with `about` and default options already set."""
 
     def own(name: str, sentence: str, remedy: str = "", **options: Any) -> Callable:
         return rule(name, about, sentence, remedy, **(usual | options))
@@ -183,11 +184,11 @@ def rules_about(about: str, **usual: Any) -> Callable:
 
 
 def findings_of(about: str, evidence: Any) -> list[Finding]:
-    """Return what all rules about one kind of evidence find, the gravest first."""
+    """Return the findings of all rules about one kind of evidence, the gravest first."""
     rules = [entry for entry in RULES.values() if entry.about == about]
     return gravest_first([found for entry in rules for found in entry.findings(evidence)])
 
 
 def gravest_first(findings: Iterable[Finding]) -> list[Finding]:
-    """Return findings by weight; those of one weight keep their order."""
+    """Return findings sorted by weight; findings of equal weight keep their order."""
     return sorted(findings, key=lambda finding: GRAVITY.index(finding.weight))

@@ -1,4 +1,4 @@
-"""Rules about a graph and what its inputs leave; each decides together with those about samples."""
+"""Rules about a graph and its residuals, which decide together with those about samples."""
 
 import dataclasses
 import functools
@@ -35,40 +35,41 @@ from ._finding import (
     rules_about,
 )
 
-# Rows of measured values in which residuals are looked at, at least.
+# Fewest rows of measured values in which residuals are tested.
 FEWEST = 100
 # An edge whose strength is less than this many times its price is weak.
 CLEAR = 2.0
-# Share of edges that may be doubtful before the graph has reservations, and before it is not
-# supported. A graph that is called supported promises that 95 % of its edges are true, so doubt
-# about one edge in twenty is named, and weighs nothing.
+# Share of doubtful edges above which the graph has reservations, and above which it is not
+# supported. "Supported" promises that 95 % of the edges are true, so doubt about one edge in twenty
+# is reported without weight.
 DOUBT, DOUBTFUL = 0.05, 0.5
-# Share of the pairs of four variables or more that are related at once, as sensors are that pick up
-# one another.
+# Share of the pairs of four variables or more that are related at once if sensors pick up one
+# another.
 MIXED = 2 / 3
-# Share of the links between variables from which on a graph is not supported: "with reservations"
-# promises that four of five are true, and of links between confounded pairs hardly one is.
+# Share of the links between variables above which a graph is not supported: "with reservations"
+# promises that four of five are true, and almost no link between confounded pairs is.
 TOO_MANY = 0.2
-# Share of the links that no test could tell from those of an unseen driver.
+# Share of the links that no test could distinguish from those of an unobserved driver.
 UNTOLD = 0.1
-# Variables that events pass through, beyond which the wrong neighbour is picked as often as the
-# right one: in simulated floods .6 of the pairs are true of 3 and 5 gauges, .5 of 8 and 12
+# Number of variables with passing events above which the wrong neighbour is chosen as often as the
+# right one: in simulated floods, .6 of the pairs are true for 3 and 5 gauges, .5 for 8 and 12
 # (`python -m benchmarks.rivers simulated`).
 MANY = 8
-# An edge must cost, or explain, at least this share of a price where something takes its place.
+# Share of a price below which the loss from replacing an edge is negligible.
 OF_PRICE = 0.5
-# Lags of one source of a flow, some next to each other, from which on they mean no delay between
-# them but a driver that is not seen. Set by looking: of 165 true links of simulated flows one had
-# so many, of 21 by a driver that is white noise four, and all of six more with reservations. The
-# target of that one follows its source fully, as a dryer's temperature does, and theirs by half.
+# Number of lags of one source of a flow, some of them adjacent, from which on they indicate an
+# unobserved driver and not a delay between them. Chosen by inspecting simulated flows: one of 165
+# true links had that many, and four of 21 links by a white-noise driver, and all of six more with
+# reservations. The target of the true link follows its source fully, like a dryer's temperature;
+# the targets of the others follow by half.
 SPREAD = 3
-# Share of inputs that another variable could carry, two at least, from which on a graph is not
-# supported: of clean records one input in seventy is, by chance, and two of a dozen are not.
+# Share of inputs, at least two, that another variable could replace above which a graph is not
+# supported: in clean records one input in seventy is replaceable by chance, two in a dozen are not.
 CARRIED = 0.15
-# Share of a rate's variance that persists in what is left of it.
+# Share of a rate's variance that persists in its residuals: limits of a reservation and a problem.
 MEMORY, HEAVY_MEMORY = 0.05, 0.3
-# Share of the variance of a next value below which hardly anything is foretold, and share of a
-# rate's that then still seems to be explained: of independent values it is a half.
+# Share of the variance of the next value below which it counts as unpredictable, and share of the
+# rate's variance that must still seem to be explained: for independent values it is one half.
 FORESIGHT, THIRD = 0.05, 1 / 3
 PROCESS = "data-generating process"
 FINITE = "finite-sample recovery"
@@ -83,23 +84,23 @@ Edge = tuple[int, int, int]
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class GraphEvidence:
-    """The value that rules about a graph read; a [`Discovery`][ndde_jax.Discovery] has all of it.
+    """The input of rules about a graph, all of it from a [`Discovery`][ndde_jax.Discovery].
 
-    - `names`, `inputs`: of the variables, and of those that are known inputs.
-    - `windows`, `model`, `strengths`: the data, the drift, and what edges are worth.
+    - `names`, `inputs`: the names of the variables, and of those that are known inputs.
+    - `windows`, `model`, `strengths`: the data, the drift and the strengths of the edges.
     - `graph`, `scores`, `lower`, `reads`, `delays`: `[source target lag]`, and `delay_intervals`
         `[source target lag 2]`; in `time_unit`.
-    - `price`: what an edge of each target must be worth, `[target]`.
-    - `flow`: whether the drift moves between samples, and is not a map from one to the next.
-    - `whole`: whether delays are whole lags, as those of samples that are read as a map.
-    - `events`: whether events pass through, and edges say who comes first.
-    - `relations`: what is hidden, at once or drifting.
-    - `samples`: where the windows come from; None if only these are known.
-    - `alone`: strengths of the edges as the paper defines them; None where they were not measured.
-    - `passed_on`: pairs of a map between which another variable passes on within a sampling
-        interval what foretells the target; None where these were not looked for.
-    - `held_out`: share of the variance of each rate that is left on blocks of the record that were
-        not fitted, `[target]`; None where that was not measured.
+    - `price`: the price of an edge of each target, `[target]`.
+    - `flow`: whether the drift is a flow between samples, not a map from one to the next.
+    - `whole`: whether delays are whole lags, as in the map reading.
+    - `events`: whether events pass through, so that edges say which variable comes first.
+    - `relations`: hidden, contemporaneous and drifting relations.
+    - `samples`: the samples of the windows; None if only the windows are known.
+    - `alone`: strengths of the edges as the paper defines them; None if they were not measured.
+    - `passed_on`: pairs of a map whose link another variable passes on within a sampling interval;
+        None if these were not searched for.
+    - `held_out`: unexplained share of the variance of each rate on held-out blocks of the record,
+        `[target]`; None if it was not measured.
     """
 
     names: tuple[str, ...]
@@ -126,7 +127,7 @@ class GraphEvidence:
 
     @property
     def lags(self) -> tuple[int, ...]:
-        """The candidate lags, in samples, of rates."""
+        """The candidate lags of rates, in samples."""
         return self.windows.lags
 
     @property
@@ -136,14 +137,12 @@ class GraphEvidence:
 
     @property
     def step(self) -> int:
-        """The samples from the present to the level that a rate moves; none for a flow."""
+        """The number of samples from the present to the level that a rate moves; 0 for a flow."""
         return 0 if self.flow else self.windows.step
 
     @property
     def used(self) -> int:
-        """The number of windows that were used; where values are missing, those of the target that
-        has fewest.
-        """
+        """The number of windows used; with missing values, that of the target with fewest."""
         return int(self.counts.min())
 
     @property
@@ -153,7 +152,7 @@ class GraphEvidence:
 
     @property
     def candidates(self) -> int:
-        """The candidate inputs of a target."""
+        """The number of candidate inputs of a target."""
         return len(self.names) * len(self.lags)
 
     @property
@@ -163,26 +162,24 @@ class GraphEvidence:
 
     @property
     def kept(self) -> KnownGraph:
-        """The edges into variables that are modelled: the past of a known input only continues
-        it.
-        """
+        """The edges into modelled variables, without those into known inputs."""
         return self.graph & self.modelled[None, :, None]
 
     @property
     def pairs(self) -> Pairs:
-        """The links between different variables, whatever the lag, into those that are modelled."""
+        """The links between different variables at any lag, into modelled variables."""
         apart = ~np.eye(len(self.names), dtype=bool)
         return self.graph.any(axis=2) & apart & self.modelled[None]
 
     @property
     def foretelling(self) -> Pairs:
-        """The links between different variables, and pairs that foretell without one."""
+        """The links between different variables, and pairs that predict without a link."""
         return self.pairs if self.passed_on is None else self.pairs | self.passed_on
 
     @property
     def second_half(self) -> str:
-        """The date at which the second half of a single recording begins, for a sentence on halves;
-        empty where it is not known.
+        """The date at which the second half of a single recording begins, as a phrase for a
+        sentence; empty if it is not known.
         """
         samples = self.samples
         if samples is None or len(samples.values) > 1:
@@ -192,13 +189,13 @@ class GraphEvidence:
 
     @functools.cached_property
     def drift(self) -> Float[np.ndarray, "row dim"] | None:
-        """The drift of the model at all windows; None where samples are not equally spaced."""
+        """The drift of the model at all windows; None if samples are not equally spaced."""
         return drift_of(self.windows, self.model) if is_regular(self.windows) else None
 
     @functools.cached_property
     def memory(self) -> Float[np.ndarray, "target"]:
-        """The share of each rate's variance that persists in its residuals; empty where
-        neighbouring windows are not samples in a row.
+        """The share of each rate's variance that persists in its residuals; empty if samples are
+        not equally spaced.
         """
         if self.drift is None:
             return np.zeros(0)
@@ -206,7 +203,7 @@ class GraphEvidence:
         drift = self.drift.copy() if windows is self.windows else drift_of(windows, self.model)
         scaling = windows.scaling
         increment = np.asarray(windows.increment, float)[np.asarray(windows.valid)]
-        # Where a drift can only read around a delay, what that leaves is known to remember.
+        # A drift that can only read lags around a delay leaves autocorrelated residuals.
         around = (self.reads & ~self.graph).any(axis=(0, 2)) & (self.samples is not None)
         for j in map(int, np.flatnonzero(around)):
             left = left_at_delays(self.samples, windows, self.graph, self.delays, j)
@@ -215,8 +212,8 @@ class GraphEvidence:
         return memory_of(windows, drift)
 
     def _windows_measured(self) -> Windows:
-        """Return windows without rows that hold estimates of the model, whose residuals are of its
-        own making; all of them if too few are left.
+        """Return windows without rows that contain values imputed by the model, because these bias
+        its residuals; all windows if too few are left.
         """
         samples, windows = self.samples, self.windows
         if samples is None or all(t.name != "impute" for t in samples.treatments):
@@ -229,28 +226,26 @@ class GraphEvidence:
 
     @property
     def unconfirmed(self) -> KnownGraph:
-        """The links between variables that pass on nothing that is new in their source."""
+        """The links between variables that pass on nothing new from their source."""
         return self.relations.unconfirmed & self.kept
 
     @functools.cached_property
     def weak(self) -> KnownGraph:
-        """The edges that do not stand clear of their price and of zero, or pass on nothing new."""
+        """The edges that are not clearly above their price and zero, or pass on nothing new."""
         required = np.asarray(self.windows.prior.required)
         clear = (self.lower > 0) & (self.scores > CLEAR * self.price[None, :, None])
         return self.kept & ~required & ~clear | self.unconfirmed
 
     @functools.cached_property
     def touching(self) -> KnownGraph:
-        """The edges of a source one lag after another edge of it: one of the two may be a
-        stand-in.
-        """
+        """The edges of a source one lag after another edge of it: one of the two may be a proxy."""
         return touching(self.graph, self.lags) & self.kept
 
     @functools.cached_property
     def replaceable(self) -> KnownGraph:
-        """The edges that another variable could carry: of lags next to each other, which are
-        replaced together, the first. Past states, a few of which tell any rate without noise, are
-        no rivals of a present that explains it.
+        """The edges that another variable could replace: of adjacent lags, which are replaced
+        together, the first. Without noise a few past states predict any rate, so past states are no
+        rivals of present states that explain it.
         """
         rivals, now = self.relations.rivals, np.asarray(self.lags) == 0
         close = (rivals.lower <= 0) | (rivals.cost < OF_PRICE * self.price[None, :, None])
@@ -261,28 +256,28 @@ class GraphEvidence:
 
     @property
     def doubt(self) -> str:
-        """The weight of doubtful edges: that of all of them together; a problem where most links
-        between variables are doubtful, of two pairs and for two reasons at least.
+        """The weight of all doubtful edges together; a problem if most links between variables are
+        doubtful, of at least two pairs and for at least two reasons.
         """
-        # Of a map no delay lies between two lags.
+        # In a map no delay lies between two lags.
         edges = np.stack([self.weak, self.touching & (not self.whole), self.replaceable])
         untold = np.broadcast_to(self.relations.not_excluded[..., None], self.kept.shape)
         between = self.kept & self.pairs[..., None]
         reasons = np.concatenate([edges, untold[None]]) & between
         doubtful, several = reasons.any(axis=0), reasons.any(axis=(1, 2, 3)).sum() > 1
-        # Of one pair at many lags it is the lags that are in doubt.
+        # If one pair has many lags, only the lags are in doubt.
         if several and doubtful.any(axis=2).sum() > 1 and doubtful.sum() > DOUBTFUL * between.sum():
             return PROBLEM
         return RESERVATION if edges.any(axis=0).sum() > DOUBT * self.kept.sum() else NOTE
 
     def edges(self, which: KnownGraph) -> list[Edge]:
-        """Return edges of a graph, strongest first."""
+        """Return the edges of a graph, strongest first."""
         found = [(int(i), int(j), int(a)) for i, j, a in np.argwhere(which)]
         return sorted(found, key=lambda edge: -self.scores[edge])
 
     def links(self) -> list[Edge]:
-        """Return edges between different variables, strongest first; where events pass, one for
-        each pair, since a travel time is of the pair, whichever lags carry it.
+        """Return edges between different variables, strongest first; with passing events, one for
+        each pair, since a travel time belongs to the pair whatever the lags.
         """
         edges = [edge for edge in self.edges(self.kept) if edge[0] != edge[1]]
         return list({edge[:2]: edge for edge in edges[::-1]}.values())[::-1] if self.events else (
@@ -290,12 +285,12 @@ class GraphEvidence:
         )  # fmt: skip
 
     def after(self, edge: Edge) -> str:
-        """Return how long after its source a target moves, with the interval: "3.4 h (2.9 to 3.8)";
-        where that is only the grid of the candidate lags, "not resolved below".
+        """Return the time from source to target with its interval: "3.4 h (2.9 to 3.8)", or "not
+        resolved below" if the interval is only the grid of the candidate lags.
 
-        Of a map this is counted to the level that moves, one sample more than the delay of the
-        rate, and in samples where the unit of time is unknown; of a flow it is the delay. Empty for
-        a flow that reads the present.
+        For a map this is counted to the level that moves, one sample more than the delay of the
+        rate, and in samples if the unit of time is unknown. For a flow it is the delay, empty if
+        the flow reads the present.
         """
         step, on_grid = self.step * self.dt, self.lags[edge[2]] * self.dt
         delay = float(self.delays[edge])
@@ -306,7 +301,7 @@ class GraphEvidence:
         return said.replace(")", ", not resolved below)") if grid else said
 
     def _span(self, *times: float) -> str:
-        """Return a time, and its interval, in words; empty if it is none."""
+        """Return a time and its interval in words; empty if the time is not positive."""
         if not times[0] > 0:
             return ""
         if self.flow or self.time_unit:
@@ -314,8 +309,8 @@ class GraphEvidence:
         return time_span(*(time / self.dt for time in times), unit="sample")
 
     def candidate(self, source: int, lag: int) -> str:
-        """Return a candidate input, by the places of its source and lag, in words that count as
-        `after` does: "wind after 3.4 h".
+        """Return a candidate input in words, from the positions of its source and lag; times are
+        counted as in `after`: "wind after 3.4 h".
         """
         late = self._span((self.lags[lag] + self.step) * self.dt)
         return f"{self.names[source]} {f'after {late}' if late else 'without delay'}"
@@ -335,21 +330,21 @@ class GraphEvidence:
         return f"{arrow} after {late}" if late else f"{arrow} without delay"
 
     def links_listed(self, edges: list[Edge]) -> str:
-        """Return edges for a sentence, the first few of them, and those at one delay once."""
+        """Return the first few edges for a sentence, listing edges with one delay once."""
         return listed(self.links_told(edges), SHOWN_LINKS, "; ")
 
     def links_told(self, edges: list[Edge]) -> list[str]:
-        """Return edges in words, and lags that have one delay together once."""
+        """Return edges in words, listing lags that share one delay once."""
         return list(dict.fromkeys(map(self.link, edges)))
 
     def pairs_listed(self, pairs: Pairs, sign: str) -> str:
-        """Return pairs for a sentence, the first few of them."""
+        """Return the first few pairs for a sentence."""
         named = [f"{self.names[i]} {sign} {self.names[j]}" for i, j in np.argwhere(pairs)]
         return listed(named, SHOWN_LINKS)
 
 
 def evidence_of(found: Any) -> GraphEvidence:
-    """Return what rules read of a [`Discovery`][ndde_jax.Discovery]."""
+    """Return the evidence of a [`Discovery`][ndde_jax.Discovery]."""
     same = ("names", "inputs", "windows", "model", "strengths", "graph", "delays")
     same += ("delay_intervals", "events", "time_unit", "samples", "scores", "lower", "held_out")
     looked_for = found.length is None and 0 in found.lags and not found.moves_between_samples
@@ -371,7 +366,7 @@ def evidence_of_windows(
     coefficient: Any,
     names: tuple[str, ...],
 ) -> GraphEvidence:
-    """Return what rules read where nothing is known but windows, strengths and a drift."""
+    """Return the evidence if only windows, strengths and a drift are known."""
     graph = np.asarray(strengths.kept(coefficient))
     delays = np.where(graph, np.asarray(windows.lags, float) * float(windows.dt), np.nan)
     return GraphEvidence(
@@ -399,12 +394,12 @@ def evidence_of_windows(
 @measured_rule(
     "short record",
     "{used} windows for {candidates} candidate inputs of {whom}.",
-    "Use fewer lags or variables, or longer data.",
+    "Use fewer lags or variables, or a longer record.",
     limits=Limits(
         reservation=25.0,
         problem=10.0,
         below=True,
-        why="windows for each kept input and logarithm of the number of candidates, the scale on "
+        why="windows per kept input and per logarithm of the number of candidates, the scale on "
         "which sparse graphs are recovered (Wainwright, IEEE Trans. Inf. Theory 55, 2009)",
     ),
     theorem=FINITE,
@@ -421,9 +416,11 @@ def _short(e: GraphEvidence) -> Iterator[Hit]:
 
 @measured_rule(
     "lost windows",
-    "More windows are lost to missing values ({dropped}) than are left ({used}){of}.",
-    "Fill short gaps, or leave out the variable that is missing most.",
-    limits=Limits(note=0.5, why="of all windows: what is left may not be like what is lost"),
+    "More windows are lost to missing values ({dropped}) than remain ({used}){of}.",
+    "Fill short gaps, or omit the variable with the most missing values.",
+    limits=Limits(
+        note=0.5, why="a share of all windows: those that remain may differ from those lost"
+    ),
     theorem=FINITE,
 )
 def _lost(e: GraphEvidence) -> Iterator[Hit]:
@@ -439,10 +436,10 @@ def _lost(e: GraphEvidence) -> Iterator[Hit]:
 
 @measured_rule(
     "proportional changes",
-    "{who} {change} in proportion to {level}, which is {nats:.3g} nats likelier than by amounts: "
-    "noise multiplies, and so may what drives.",
-    "If {who} cannot fall below zero, compare with what logarithms tell: transform={transform} "
-    "({options}).",
+    "{who} {change} in proportion to {level}, which is {nats:.3g} nats likelier than changes of a "
+    "fixed size. The noise is multiplicative, and drivers may be too.",
+    "If {who} cannot fall below zero, compare with the graph of the logarithms: "
+    "transform={transform} ({options}).",
 )
 def _proportional(e: GraphEvidence) -> Iterator[Hit]:
     if e.samples is None or e.events:
@@ -477,14 +474,14 @@ def _no_edge(e: GraphEvidence) -> Iterator[Hit]:
 
 @estimated_rule(
     "passing events",
-    "A few events pass through all variables, which then stand in for one another: links say who "
-    "comes first and whom it is most like, not what works directly.{many}",
+    "A few events pass through all variables, which are then proxies for one another. Links say "
+    "which variable comes first and which it resembles most, not which acts directly.{many}",
     "{remedy}",
     limits=Limits(
         reservation=0.0,
         problem=float(MANY),
-        why="variables: in simulated floods .6 of the pairs are true of 3 and 5 gauges, .5 of 8 "
-        "and 12 (python -m benchmarks.rivers simulated)",
+        why="number of variables: in simulated floods .6 of the pairs are true for 3 and 5 gauges, "
+        ".5 for 8 and 12 (python -m benchmarks.rivers simulated)",
     ),
     theorem=SUPPORT,
 )
@@ -492,10 +489,10 @@ def _events(e: GraphEvidence) -> Iterator[Hit]:
     if not (e.events and e.graph.any()):
         return
     n = len(e.names)
-    many, remedy = "", "Read links as who comes first; a record with more events tells more."
+    many, remedy = "", "Read links as an order of arrival; a record with more events says more."
     if n > MANY:
-        many = f" Of {n} variables the wrong neighbour is as likely as the right one."
-        remedy = "Take a few that can be neighbours at a time, or record more events."
+        many = f" With {n} variables, the wrong neighbour is as likely as the right one."
+        remedy = "Analyse a few possible neighbours at a time, or record more events."
     yield Hit(float(n), {"many": many, "remedy": remedy}, value=float(e.pairs.sum()))
 
 
@@ -507,8 +504,8 @@ def _events(e: GraphEvidence) -> Iterator[Hit]:
         note=0.0,
         reservation=DOUBT,
         problem=DOUBTFUL,
-        why="a share of the edges: 'supported' promises that 95 % are true; a problem, too, where "
-        "more than a fifth of the links between variables pass on nothing new in their source",
+        why="a share of the edges: 'supported' promises that 95 % are true; also a problem if more "
+        "than a fifth of the links between variables pass on nothing new from their source",
     ),
     theorem=PENALISED,
 )
@@ -517,13 +514,13 @@ def _weak(e: GraphEvidence) -> Iterator[Hit]:
     for which, one, many in (
         (
             e.weak & ~e.unconfirmed,
-            "is hardly worth its price, or not in every part of the record",
-            "are hardly worth their price, or not in every part of the record",
+            "is barely worth its price, or not throughout the record",
+            "are barely worth their price, or not throughout the record",
         ),
         (
             e.unconfirmed,
-            "passes on nothing that is new in its source",
-            "pass on nothing that is new in their source",
+            "passes on nothing new from its source",
+            "pass on nothing new from their source",
         ),
     ):
         if edges := e.edges(which)[::-1]:
@@ -534,15 +531,15 @@ def _weak(e: GraphEvidence) -> Iterator[Hit]:
         stale = e.unconfirmed.sum() / max((e.kept & e.pairs[..., None]).sum(), 1)
         below, them = not (e.weak & (e.lower > 0)).any(), "it" if e.weak.sum() == 1 else "them"
         drop = f"drop {them}: found.graph & (found.lower > 0)"
-        how = drop if below else f"conclude nothing from {them}"
+        how = drop if below else f"draw no conclusion from {them}"
         weight = PROBLEM if share > DOUBTFUL or stale > TOO_MANY else e.doubt
         yield Hit(share, {"weak": ". ".join(said), "how": how}, weight=weight)
 
 
 @estimated_rule(
     "neighbouring lags",
-    "{pairs} at lags next to each other: the delay lies between them, or they stand in for a "
-    "driver that is not seen{rather}.",
+    "{pairs} at adjacent lags: the delay lies between them, or they are proxies for an unobserved "
+    "driver{rather}.",
     "{remedy}Read the lag as an interval, or thin out the lags.",
     limits=Limits(note=0.0, reservation=DOUBT, why="a share of the edges, as for weak edges"),
     theorem=SUPPORT,
@@ -553,22 +550,22 @@ def _neighbours(e: GraphEvidence) -> Iterator[Hit]:
         weight = NOTE if e.whole else e.doubt
         words = {"pairs": pairs, "rather": "", "remedy": ""}
         many = e.touching.any(axis=2) & (e.kept.sum(axis=2) >= SPREAD) & e.pairs
-        # Nothing unseen drives a known input, and what is followed fully acts over a while.
+        # Nothing unobserved drives a known input, and a source followed fully acts for some time.
         many &= e.modelled[:, None] & e.relations.partly
         if many.any() and not e.whole and not e.events:
             which = e.pairs_listed(many, "→")
-            words["rather"] = f". A delay takes two at most, but more are kept of {which}"
-            words["remedy"] = "Add what may drive both. "
+            words["rather"] = f". A delay takes two lags at most, but more are kept for {which}"
+            words["remedy"] = "Add possible common drivers. "
             weight = PROBLEM
         yield Hit(float(e.touching.sum() / e.kept.sum()), words, weight=weight)
 
 
 @estimated_rule(
     "delay between lags",
-    "Delays lie between the candidate lags: {links}. Strengths are of these delays; the drift, and "
-    "effects and forecasts with it, have only the candidates around them.",
-    "Discover again with lags={finer}, among which they are.",
-    limits=Limits(note=0.0, why="a share of the edges; the graph is right all the same"),
+    "Delays lie between candidate lags: {links}. Strengths are those of these delays. The drift, "
+    "effects and forecasts have only the candidates around them.",
+    "Discover again with lags={finer}, which include them.",
+    limits=Limits(note=0.0, why="a share of the edges; the graph is still right"),
     theorem=SUPPORT,
 )
 def _between(e: GraphEvidence) -> Iterator[Hit]:
@@ -579,7 +576,7 @@ def _between(e: GraphEvidence) -> Iterator[Hit]:
         yield Hit(float(between.sum() / e.kept.sum()), words)
 
 
-# ---- what the inputs leave ----
+# ---- residuals ----
 
 
 @estimated_rule(
@@ -594,14 +591,14 @@ def _finite(e: GraphEvidence) -> Iterator[Hit]:
 
 @estimated_rule(
     "no noise, lags",
-    "No noise moves {who}: what comes next follows from any few samples before it, so that lags "
-    "stand in for one another, and delays may lie beside the true ones: {links}.",
-    "Record or simulate it with noise that moves the system, a hundredth of a standard deviation a "
-    "sample; or give those lags only that can be.",
+    "No noise moves {who}: the next value follows from any few samples before it. Lags are then "
+    "proxies for one another, and delays may lie next to the true ones: {links}.",
+    "Record or simulate it with noise that moves the system, a hundredth of a standard deviation "
+    "per sample; or pass only the lags that are possible.",
     limits=Limits(
         reservation=0.0,
-        why="a share of the links with a delay; without noise those of steep laws have others "
-        "beside them",
+        why="a share of the links with a delay; without noise, links of steep laws are kept with "
+        "neighbouring lags",
     ),
     theorem=SUPPORT,
 )
@@ -617,15 +614,15 @@ def _no_noise(e: GraphEvidence) -> Iterator[Hit]:
 
 @estimated_rule(
     "sensor noise",
-    "What is left of the rate of {who} turns back from one sample to the next, as errors of the "
-    "measurement do. A lag may be off by some samples{late}; and only what moves a source can tell "
-    "a link from an unseen driver.",
-    "Average neighbouring samples, or sample less often; if these are differences of what was "
-    "measured, analyse that.",
+    "The residuals of the rate of {who} are negatively autocorrelated, as measurement errors make "
+    "them. A lag may be off by some samples{late}. Only what moves a source can tell a link from "
+    "an unobserved driver.",
+    "Average neighbouring samples, or sample less often; if the values are differences of a "
+    "measured variable, analyse that variable.",
     limits=Limits(
         note=-1.0,
         reservation=0.0,
-        why="a share of the links between variables that have a delay, which errors move",
+        why="a share of the links between variables that have a delay, which errors shift",
     ),
 )
 def _sensor_noise(e: GraphEvidence) -> Iterator[Hit]:
@@ -642,14 +639,13 @@ def _sensor_noise(e: GraphEvidence) -> Iterator[Hit]:
 
 @estimated_rule(
     "no foresight",
-    "Hardly anything of the next value of {who} is foretold ({share} at most). What is explained "
-    "of the rate is the way back to the mean, which values that are independent of all before them "
-    "go as well.",
-    "Nothing; sample more often if something passes within one interval.",
+    "The next value of {who} is hardly predictable ({share} of its variance at most). What is "
+    "explained of the rate is the return to the mean, which independent values show as well.",
+    "Nothing; sample more often if something acts within one interval.",
     limits=Limits(
         note=1 - FORESIGHT,
-        why="a share of the variance of the next value that stays open, with a rate of which "
-        "a third is explained: of independent values half is",
+        why="the unexplained share of the variance of the next value, if a third of the rate is "
+        "explained: for independent values half of it is",
     ),
 )
 def _no_foresight(e: GraphEvidence) -> Iterator[Hit]:
@@ -666,14 +662,14 @@ def _no_foresight(e: GraphEvidence) -> Iterator[Hit]:
 
 @estimated_rule(
     "residual memory",
-    "What is left of the rate of {who} has a memory ({share} of the variance): a driver is hidden "
-    "or a delay is not among the candidates.",
-    "Add the driver or larger lags; edges may be stand-ins.",
+    "The residuals of the rate of {who} are autocorrelated ({share} of the variance): a driver is "
+    "hidden or a delay is not among the candidates.",
+    "Add the driver or larger lags; edges may be proxies.",
     limits=Limits(
         reservation=MEMORY,
         problem=HEAVY_MEMORY,
-        why="a share of a rate's variance: beyond the first a driver or a delay seems to be "
-        "missing, beyond the second that decides",
+        why="a share of a rate's variance: above the first limit a driver or a delay seems to be "
+        "missing, above the second this decides",
     ),
 )
 def _memory(e: GraphEvidence) -> Iterator[Hit]:
@@ -682,17 +678,17 @@ def _memory(e: GraphEvidence) -> Iterator[Hit]:
     memory = np.where(e.modelled, e.memory, 0)
     worst, heavy = float(memory.max()), memory > MEMORY
     share = percent(worst) if heavy.sum() == 1 else f"up to {percent(worst)}"
-    # Who comes first, which decides where events pass, does not rest on the drift.
+    # With passing events the order of arrival decides, which does not rest on the drift.
     weight = RESERVATION if worst > HEAVY_MEMORY and e.events else None
     yield Hit(worst, {"who": e.named(heavy), "share": share}, weight=weight)
 
 
 @estimated_rule(
     "persistent rates",
-    "{rates} from one sample to the next, beyond what was found: samples may be means over the "
-    "interval or smoothed, something unseen may drive the system, or the drift that was found "
-    "lacks a part of the real one.",
-    "Use values at single times; of means, read delays with half an interval of doubt.",
+    "{rates} from one sample to the next more than the graph explains. Samples may be means over "
+    "the interval or smoothed, an unobserved variable may drive the system, or the fitted drift "
+    "may lack a part of the real one.",
+    "Use instantaneous values; if samples are means, delays are uncertain by half an interval.",
     limits=Limits(
         reservation=0.0,
         why="a share of the variables; tested for all of them together at an error rate of .001",
@@ -702,18 +698,18 @@ def _persistent(e: GraphEvidence) -> Iterator[Hit]:
     which = e.relations.persistent & e.modelled
     if which.any():
         who = e.named(which)
-        rates = f"The rate of {who} goes on" if which.sum() == 1 else f"The rates of {who} go on"
+        rates = f"The rate of {who} persists" if which.sum() == 1 else f"The rates of {who} persist"
         yield Hit(float(which.sum() / e.modelled.sum()), {"rates": rates})
 
 
 @estimated_rule(
     "later delay",
-    "What is left of a rate is explained by a state before every candidate lag: {links}. A delay "
-    "seems to be missing, and links that are kept may stand in for it.",
+    "A state further back than every candidate lag explains part of the residual of a rate: "
+    "{links}. A delay seems to be missing, and kept links may be proxies for it.",
     "Discover again with lags up to {largest} samples: lags=range({most}).",
     limits=Limits(
         reservation=0.0,
-        why="the largest share of what is left of a rate that such a state explains",
+        why="the largest share of the residual variance of a rate that such a state explains",
     ),
 )
 def _later(e: GraphEvidence) -> Iterator[Hit]:
@@ -733,9 +729,9 @@ def _later(e: GraphEvidence) -> Iterator[Hit]:
 
 @estimated_rule(
     "hidden driver",
-    "Something unseen seems to drive both of {pairs}: the target does not follow all that moves "
-    "the source, as it would if driven.",
-    "Add what drives both if it was measured; read these links as common causes.",
+    "{pairs}: an unobserved variable seems to drive both variables. The target does not follow "
+    "everything that moves the source, as it would if the source drove it.",
+    "Add the common driver if it was measured; read these links as common causes.",
     limits=Limits(reservation=0.0, problem=TOO_MANY, why="a share of the links between variables"),
 )
 def _hidden(e: GraphEvidence) -> Iterator[Hit]:
@@ -746,13 +742,13 @@ def _hidden(e: GraphEvidence) -> Iterator[Hit]:
 
 @estimated_rule(
     "hidden driver possible",
-    "Something unseen that drives both variables would look the same as {links}: {pairs}. Nothing "
-    "that was measured moves the source so that one could see its target follow.",
-    "Add what may drive both. Name a source that you set yourself among the inputs.",
+    "An unobserved driver of both variables would look the same as {links}: {pairs}. Nothing "
+    "measured moves the source enough to show whether its target follows.",
+    "Add possible common drivers. If you set a source yourself, declare it as an input.",
     limits=Limits(
         note=0.0,
         reservation=UNTOLD,
-        why="a share of the links between variables: a few true ones in a hundred are not told",
+        why="a share of the links between variables: a few true links in a hundred stay undecided",
     ),
 )
 def _not_excluded(e: GraphEvidence) -> Iterator[Hit]:
@@ -764,15 +760,15 @@ def _not_excluded(e: GraphEvidence) -> Iterator[Hit]:
 
 @estimated_rule(
     "replaceable edges",
-    "{count} of {kept} inputs could as well come from {rivals}, at a cost that is within chance or "
+    "{count} of {kept} inputs could be replaced by {rivals}, at a cost that is within chance or "
     "below half the price of an edge: {edges}.",
     "{remedy}",
     limits=Limits(
         note=0.0,
         reservation=DOUBT,
         problem=CARRIED,
-        why="a share of the edges; for a problem without a past that one of the drivers could "
-        "carry, and two at least: one in seventy is by chance",
+        why="a share of the edges; for a problem at least two, not counting a past that one of the "
+        "drivers could replace: one in seventy is replaceable by chance",
     ),
     theorem="faithfulness",
 )
@@ -787,15 +783,15 @@ def _replaceable(e: GraphEvidence) -> Iterator[Hit]:
         edges = listed(said, SHOWN_LINKS, "; ")
         words = {"count": count, "kept": int(e.kept.sum()), "edges": edges}
         own = [_by_own_past(e, edge) for edge in e.edges(e.replaceable)]
-        words["rivals"] = "another variable" + " or from the target's own past" * any(own)
+        words["rivals"] = "another variable" + " or by the target's own past" * any(own)
         words["remedy"] = (
-            "Record for longer: of few samples a past tells what its drivers did."
+            "Record for longer: in a short record a past reflects what its drivers did."
             if all(own)
-            else "Leave out one of two variables that say the same, or rule a link out with "
+            else "Omit one of two variables with the same information, or rule a link out with "
             "prior_knowledge (--forbid)."
         )
-        # Of a past that a driver could carry, at another lag, no link is at stake; and of a link
-        # that the target's own past could carry, none to another variable.
+        # If a driver at another lag could replace a target's own past, no link is at stake; if the
+        # target's own past could replace a link, no link to another variable is.
         other = [not _drives_anyway(e, edge) for edge in e.edges(e.replaceable)]
         other = [told and not past for told, past in zip(other, own, strict=True)]
         many = sum(other) > 1 and share * sum(other) / count > CARRIED
@@ -803,15 +799,15 @@ def _replaceable(e: GraphEvidence) -> Iterator[Hit]:
 
 
 def _by_own_past(e: GraphEvidence, edge: Edge) -> bool:
-    """Return whether the rival of a link is the target itself before what the link reads: a copy
-    of the source stands in for it at the same time.
+    """Return whether the rival of a link is the target itself at a larger lag; a copy of the source
+    replaces it at the same lag.
     """
     rival, lag = map(int, e.relations.rivals.rival[edge])
     return rival == edge[1] and lag > edge[2]
 
 
 def _drives_anyway(e: GraphEvidence, edge: Edge) -> bool:
-    """Return whether an input is a variable's own past, and its rival one of its drivers."""
+    """Return whether an input is a variable's own past and its rival one of its drivers."""
     source, target, _ = edge
     rival = int(e.relations.rivals.rival[edge][0])
     return source == target and bool(e.kept[rival, target].any())
@@ -819,14 +815,14 @@ def _drives_anyway(e: GraphEvidence, edge: Edge) -> bool:
 
 @estimated_rule(
     "derived variable",
-    "{who} {derived} of the present states of other variables, to a hundredth of the variance: "
-    "{told}.",
-    "Leave out what is computed from others.",
+    "{who} {derived} of the present states of other variables, to within a hundredth of the "
+    "variance: {told}.",
+    "Omit what is computed from others.",
     limits=Limits(
         reservation=0.0,
         problem=1.0,
-        why="variables: links to and from one are those of what it is computed from; of several "
-        "each may be the one that is computed",
+        why="number of variables: the links of one are those of the variables it is computed from; "
+        "with several, each may be the computed one",
     ),
     theorem=SUPPORT,
 )
@@ -836,17 +832,17 @@ def _derived(e: GraphEvidence) -> Iterator[Hit]:
     words = {
         "who": e.named(derived),
         "derived": "is a function" if one else "are functions",
-        "told": "its links are those of what it is computed from"
+        "told": "its links are those of the variables it is computed from"
         if one
-        else "which of them is computed, and which drives, cannot be told",
+        else "which of them is computed and which drives cannot be determined",
     }
     yield Hit(float(derived.sum()), words)
 
 
 @estimated_rule(
     "links at once",
-    "{pairs} {are} within one sampling interval (correlation up to {strongest:.2f} of what is left "
-    "of their rates): {meaning}.",
+    "{pairs} {are} within one sampling interval (residual correlation up to {strongest:.2f}): "
+    "{meaning}.",
     "{remedy}",
     limits=Limits(
         note=-1.0, reservation=0.0, problem=TOO_MANY, why="a share of the links between variables"
@@ -855,32 +851,32 @@ def _derived(e: GraphEvidence) -> Iterator[Hit]:
 def _at_once(e: GraphEvidence) -> Iterator[Hit]:
     related = e.relations.at_once & e.modelled[None] & e.modelled[:, None]
     if related.any():
-        # A pair that is related at once stands in for one another as sources, and passes on as
-        # targets, also links that were left out for it.
+        # The variables of a related pair are proxies for one another as sources, and as targets
+        # pass on links, including those dropped for that reason.
         touched = e.foretelling & (related.any(axis=1)[:, None] | related.any(axis=1)[None])
-        # What drives one of the pair, itself included, is found to drive the other.
+        # What drives one of the pair, itself included, seems to drive the other.
         passed_on = (e.pairs | np.eye(len(e.names), dtype=bool)) @ related
         share = float((e.pairs & passed_on).sum() / max(e.pairs.sum(), 1))
-        # Of a map, links that are passed on are left out where they were looked for. A flow
-        # explains what its own links do within a step; what else relates two rates, as noise that
-        # they share, makes no link.
+        # In a map, passed-on links are dropped if they were searched for. A flow explains what its
+        # own links do within a step; other relations of two rates, such as shared noise, make no
+        # link.
         grave = share > TOO_MANY and e.passed_on is None and not e.flow
-        # Links that have nothing to do with the pair are as sure; that there are none is not.
+        # Links unrelated to the pair are as sure as before; the absence of links is not.
         apart = e.pairs.any() and not touched.any()
         weight = NOTE if apart else PROBLEM if grave else RESERVATION
         dim = int(e.modelled.sum())
         mixed = bool(dim > 3 and related.sum() > MIXED * dim * (dim - 1))
         words = {
             "are": "are related",
-            "meaning": "which comes first cannot be told",
+            "meaning": "which comes first cannot be determined",
             "remedy": "Sample more often; read these links as relations without a direction. If "
             "one is a total over the interval before its time stamp, shift it one row back."
-            + " Sensors that pick up one another, as electrodes do, are unmixed first."
+            + " Unmix sensors that pick up one another, such as electrodes, first."
             * mixed,
         }
         yield _hit_at_once(e, np.triu(related, 1), "--", share, words, weight)
     driven = e.relations.at_once & e.modelled[None] & ~e.modelled[:, None]
-    # What acts within the interval does what it goes on to do afterwards.
+    # The effect within the interval has the same sign as the effect afterwards.
     driven &= ~(e.relations.correlation * _directions(e) < 0)
     if driven.any():
         inputs = [e.names[int(i)] for i in np.flatnonzero(driven.any(axis=1))]
@@ -890,9 +886,9 @@ def _at_once(e: GraphEvidence) -> Iterator[Hit]:
         one = len(inputs) == 1
         words = {
             "are": "acts" if driven.sum() == 1 else "act",
-            "meaning": "no state before a step tells of that",
+            "meaning": "no state before the step shows this effect",
             "remedy": f"If {listed(inputs)} {'is a sum or mean' if one else 'are sums or means'} "
-            "over the interval before the time stamp, as a day's rain is, shift "
+            "over the interval before the time stamp, such as a day's rain, shift "
             f"{'it' if one else 'them'} one row back, to where the interval begins: "
             + "; ".join(f"x[{name!r}] = x[{name!r}].shift(-1)" for name in inputs),
         }
@@ -901,8 +897,8 @@ def _at_once(e: GraphEvidence) -> Iterator[Hit]:
 
 
 def _directions(e: GraphEvidence) -> Int[np.ndarray, "source target"]:
-    """Return whether a target rather rises (1) or falls (−1) after its source is high, of the
-    strongest lag kept; 0 without a link, and where no window holds all variables.
+    """Return whether a target rises (1) or falls (−1) after high values of its source at the
+    strongest kept lag; 0 without a link, and if no window has all variables.
     """
     valid = np.asarray(e.windows.valid)
     past, rates = (np.asarray(a, float)[valid] for a in (e.windows.history, e.windows.increment))
@@ -917,7 +913,7 @@ def _directions(e: GraphEvidence) -> Int[np.ndarray, "source target"]:
 def _hit_at_once(
     e: GraphEvidence, pairs: Pairs, arrow: str, share: float, words: dict[str, str], weight: str
 ) -> Hit:
-    """Return the finding on some pairs."""
+    """Return the hit for some pairs."""
     strongest = float(np.nanmax(np.abs(e.relations.correlation[pairs])))
     words = words | {"pairs": e.pairs_listed(pairs, arrow), "strongest": strongest}
     return Hit(share, words, value=strongest, weight=weight)
@@ -925,16 +921,16 @@ def _hit_at_once(
 
 @estimated_rule(
     "drifting link",
-    "Effects change over the record: {pairs}. Links that go from one sign to the other are missing "
-    "from the graph, and slopes are means.",
-    "Analyse the first and the second half on their own{second_half}, or give what changes the "
+    "Effects change over the record: {pairs}. Links that change sign are missing from the graph, "
+    "and slopes are means over the record.",
+    "Analyse the first and the second half separately{second_half}, or add what changes the "
     "effects, such as a season, as a variable.",
     limits=Limits(
         reservation=0.0,
         problem=1.0,
-        why="a share of the candidates, each tested at an error rate of .001 for all together, and "
-        "explaining a thousandth of its target's rate, since less may be an error of the drift; a "
-        "problem where a link between variables that are not linked turns, which is then missing",
+        why="a share of the candidates, tested at an error rate of .001 for all together, that "
+        "explain a thousandth of their target's rate, since less may be an error of the drift; a "
+        "problem if the effect changes between unlinked variables, whose link is then missing",
     ),
 )
 def _drifting(e: GraphEvidence) -> Iterator[Hit]:

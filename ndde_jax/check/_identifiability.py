@@ -1,4 +1,4 @@
-"""The report on whether data support a graph: what theorems ask for, and what refits say."""
+"""The report on whether data support a graph: conditions of theorems, and results of refits."""
 
 import dataclasses
 from collections.abc import Callable, Sequence
@@ -48,25 +48,25 @@ from ._graph_rules import GraphEvidence, evidence_of_windows
 from ._refits import Finder, RefitEvidence, refit, shares_beyond_others
 from ._verdict import SUPPORTED, Verdict, weigh
 
-# Said in the verdict of a report.
+# Added to the verdict of a report.
 REFITTED = ", refits on parts of the data included"
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class IdentifiabilityReport:
-    """The answer to whether data support a graph, and what that rests on. `print` it.
+    """The answer to whether data support a graph, with its grounds. `print` it.
 
-    - `verdict`: [`Verdict`][ndde_jax.check.Verdict] of all findings. That of
-        `found.identifiability` is `found.verdict` with what refits add to it.
+    - `verdict`: [`Verdict`][ndde_jax.check.Verdict] of all findings. For `found.identifiability`,
+        it is `found.verdict` with the findings of the refits added.
     - `findings`: every quantity, labelled; those with a weight are reasons of the verdict.
-    - `graph`, `strengths`: what was examined; `evidence` holds both and the rest.
+    - `graph`, `strengths`: the graph examined and its strengths; `evidence` has both and the rest.
     - `rivals`: [`Rivals`][ndde_jax.assess.Rivals] of each edge.
-    - `stability`, `joint`, `alone`, `thinned`, `other_scheme`: results of the refits, None where
-        not made; see [`edge_stability`][ndde_jax.measure.edge_stability],
+    - `stability`, `joint`, `alone`, `thinned`, `other_scheme`: results of the refits, None if not
+        made; see [`edge_stability`][ndde_jax.measure.edge_stability],
         [`joint_strengths`][ndde_jax.measure.joint_strengths] and
-        [`paper_strengths`][ndde_jax.theory.paper_strengths], which are here in closed form, with
-        lines and bends of inputs. The last two are graphs selected on differences over two steps,
-        and of another scheme.
+        [`paper_strengths`][ndde_jax.theory.paper_strengths], here in closed form with lines and
+        bends of inputs. The last two are the graphs selected on differences over two steps and
+        with another scheme.
     """
 
     verdict: Verdict
@@ -76,22 +76,22 @@ class IdentifiabilityReport:
 
     @property
     def supported(self) -> bool:
-        """A flag: nothing speaks against the graph."""
+        """Whether nothing speaks against the graph."""
         return self.verdict == SUPPORTED
 
     @property
     def problems(self) -> tuple[str, ...]:
-        """The sentences on why the data do not support the graph; empty if they do."""
+        """The reasons why the data do not support the graph; empty if they do."""
         return tuple(reason.text for reason in self.verdict.reasons if reason.weight == PROBLEM)
 
     @property
     def reservations(self) -> tuple[str, ...]:
-        """The sentences on what to keep in mind if they do."""
+        """The reservations to keep in mind if they do."""
         return tuple(reason.text for reason in self.verdict.reasons if reason.weight == RESERVATION)
 
     @property
     def graph(self) -> np.ndarray:
-        """The graph that was examined, bool `[source target lag]`."""
+        """The graph examined, bool `[source target lag]`."""
         return self.evidence.graph
 
     @property
@@ -111,12 +111,16 @@ class IdentifiabilityReport:
 
     @property
     def joint(self) -> np.ndarray | None:
-        """The share of a source that all other variables together cannot say, `[source target]`."""
+        """The share of a rate explained only by its source, not by all other variables together,
+        `[source target]`.
+        """
         return None if self.refits is None else self.refits.joint
 
     @property
     def alone(self) -> np.ndarray | None:
-        """The share of an edge that all other candidates cannot say, `[source target lag]`."""
+        """The share of a rate explained only by an edge, not by all other candidates together,
+        `[source target lag]`.
+        """
         return self.evidence.alone
 
     @property
@@ -126,23 +130,23 @@ class IdentifiabilityReport:
 
     @property
     def other_scheme(self) -> np.ndarray | None:
-        """The graph of another difference scheme, bool `[source target lag]`."""
+        """The graph with another difference scheme, bool `[source target lag]`."""
         return None if self.refits is None else self.refits.other_scheme
 
     def __getitem__(self, name: str) -> float | str:
-        """The value of a finding by its name."""
+        """Return the value of a finding by its name."""
         for finding in self.findings:
             if finding.name == name:
                 return finding.value
         known = ", ".join(finding.name for finding in self.findings)
-        raise KeyError(f"no finding {name!r}; there are: {known}")
+        raise KeyError(f"no finding {name!r}; the findings are: {known}")
 
     def __repr__(self) -> str:
         edges = "\n".join(self.edges()) if self.refits is not None else ""
         return "\n\n".join(filter(None, (self.verdict.text, edges, lines_text(self.findings))))
 
     def edges(self):
-        """Yield the lines of a table of the kept edges: strength, halves, and the best rival."""
+        """Yield the lines of a table of the kept edges: strength, halves and best rival."""
         base = self.evidence
         edges = base.edges(base.graph)
         if not edges:
@@ -158,7 +162,7 @@ class IdentifiabilityReport:
             yield f"{label:<{width}} {base.scores[edge]:>9.4f} {share:>6}  {rival}"
         yield wrapped(
             "found: share of refits on halves of the data that select the edge. rival: the input "
-            "of another variable that replaces the edge at the least rise of the error."
+            "of another variable that replaces the edge with the smallest rise of the error."
         )
 
     def _rival(self, edge: tuple[int, int, int]) -> str:
@@ -170,7 +174,7 @@ class IdentifiabilityReport:
 
 
 def lines_text(findings: Sequence[Finding]) -> str:
-    """Return findings by how they are known: measured, estimated, assumed."""
+    """Return findings grouped by kind: measured, estimated, assumed."""
     parts = []
     for kind in (MEASURED, ESTIMATED, ASSUMED):
         chosen = [finding for finding in findings if finding.kind == kind]
@@ -200,33 +204,33 @@ def identifiability_report(
     config: Checked[StrengthConfig | None] = None,
     progress: bool = False,
 ) -> IdentifiabilityReport:
-    """Say whether data support a graph, and on what that rests.
+    """Report whether data support a graph, and why.
 
-    Signal strengths, relative to the graph and beside all candidates, and the window of penalties
-    that the latter leave; how stable every edge is on halves of the data; which inputs could
-    replace it; whether the graph changes with the step of the differences; noise and damping. Every
-    number is labelled measured, estimated or assumed, with the statement of the paper it speaks to.
-    Takes several times as long as the discovery itself.
+    The report covers signal strengths, relative to the graph and to all candidates, and the window
+    of penalties that the latter leave; the stability of every edge on halves of the data; the
+    inputs that could replace it; changes of the graph with the step of the differences; noise and
+    damping. Every number is labelled measured, estimated or assumed, with the statement of the
+    paper it concerns. It takes several times as long as the discovery itself.
 
     **Arguments:**
 
-    - `windows`: of one system.
-    - `key`: for all refits. Left out, nothing is refitted and only what `strengths` and `model`
-        show is reported.
-    - `strengths`, `model`: of a discovery; measured on what the strategy finds if left out, which
-        needs `key`.
-    - `coefficient`: λ of the rule that keeps edges, as for [`discover`][ndde_jax.discover]; the
-        price at which the strategy finds them again.
-    - `names`: of the variables.
-    - `seeds`: refits of each half of the data.
+    - `windows`: windows of one system.
+    - `key`: a key for all refits. Without it nothing is refitted, and the report is limited to
+        `strengths` and `model`.
+    - `strengths`, `model`: results of a discovery. By default they are measured on the graph that
+        the strategy finds, which needs `key`.
+    - `coefficient`: λ of the rule that keeps edges, as for [`discover`][ndde_jax.discover]; also
+        the price at which the strategy finds them again.
+    - `names`: the names of the variables.
+    - `seeds`: the number of refits of each half of the data.
     - `strategy`: how graphs are found again, as for
-        [`edge_stability`][ndde_jax.measure.edge_stability]; a discovery does it as it did before.
-    - `config`: of the refits of networks, [`StrengthConfig`][ndde_jax.fitting.StrengthConfig].
-    - `progress`: show a bar over the refits of halves.
+        [`edge_stability`][ndde_jax.measure.edge_stability]; a discovery uses its own strategy.
+    - `config`: the [`StrengthConfig`][ndde_jax.fitting.StrengthConfig] of the refits of networks.
+    - `progress`: whether to show a progress bar for the refits of halves.
 
     **Returns:** [`IdentifiabilityReport`][ndde_jax.check.IdentifiabilityReport].
 
-    **Raises:** `ValueError` for a batch of systems, wrong names, or if neither `key` nor
+    **Raises:** `ValueError` for a batch of systems, wrong names, or if neither `key` nor both
     `strengths` and `model` are given.
 
     ```python
@@ -251,7 +255,7 @@ def identifiability_report(
     names = tuple(f"x{i}" for i in range(dim)) if names is None else check_names(names, dim)
     if key is None:
         if strengths is None or model is None:
-            raise ValueError("give key, or strengths and model so that nothing needs to be fitted.")
+            raise ValueError("pass key, or strengths and model so that nothing needs to be fitted.")
         return examine(evidence_of_windows(windows, model, strengths, coefficient, names))
     keys = jr.split(check_key(key), 4)
     priced = coefficient is not None and not callable(strategy)
@@ -272,7 +276,7 @@ def examine(
     key: PRNGKeyArray | None = None,
     samples: Sequence[Finding] = (),
 ) -> IdentifiabilityReport:
-    """Return the report on a graph; `finder` and `key` are for refits, which are left out without
+    """Return the report on a graph; `finder` and `key` are for refits, which are omitted without
     them, and `samples` are findings on the samples.
     """
     refits = None

@@ -1,6 +1,6 @@
-"""Lines on identifiability: what the paper's theorems ask for, as far as data can show it.
+"""Lines on identifiability: the conditions of the paper's theorems, as far as data can show them.
 
-They weigh nothing: a theorem's condition is sufficient, and the verdict rests on what was tested.
+They have no weight: a theorem's condition is sufficient, and the verdict rests on the tests.
 """
 
 from collections.abc import Iterator
@@ -13,16 +13,16 @@ from ._conditioning import condition_number, covariance_of, radial_drift
 from ._finding import ASSUMED, ESTIMATED, LINE, MEASURED, RULES, Hit, Rule, rules_about
 from ._graph_rules import FINITE, PENALISED, PROCESS, SUPPORT, GraphEvidence
 
-# Above this condition number of the lagged design, inputs can hardly be told apart.
+# Condition number of the lagged design above which inputs are hardly distinguishable.
 COLLINEAR = 1e4
-# Share of a rate's variance from which on it counts as unexplained.
+# Residual share of a rate's variance from which on the rate counts as unexplained.
 UNEXPLAINED = 0.9
 NOISE = "the noise explores (invertible Σ)"
 ERGODIC = "ergodicity (delay-adapted dissipativity)"
-INDEPENDENT = " Neighbouring lags can stand in for one another here: read a lag as an interval."
+INDEPENDENT = " Neighbouring lags can be proxies for one another here: read a lag as an interval."
 ORBIT = (
     " Too little to explore: the graph rests on the richness of the orbit alone, and inputs that "
-    "are functions of one another along it cannot be told apart."
+    "are functions of one another along it cannot be distinguished."
 )
 OUTWARDS = " Far out, these data still move outwards: the record may not be stationary."
 
@@ -32,12 +32,12 @@ estimated_rule = rules_about(LINE, kind=ESTIMATED, theorem=PENALISED)
 
 
 def _known(e: GraphEvidence) -> bool:
-    """Return whether noise can be measured: equally spaced samples, and lag 0."""
+    """Return whether noise can be measured: samples are equally spaced and lag 0 is a candidate."""
     return e.drift is not None and 0 in e.lags
 
 
 def _noise(e: GraphEvidence) -> np.ndarray:
-    """Return eigenvalues of ΣΣᵀ in standardised states, ascending."""
+    """Return the eigenvalues of ΣΣᵀ in standardised states, ascending."""
     scale = np.asarray(e.windows.scaling.scale, float)
     return np.linalg.eigvalsh(covariance_of(e.windows, e.drift) / np.outer(scale, scale))
 
@@ -54,14 +54,12 @@ def _degree(e: GraphEvidence) -> int:
 
 
 def _least(e: GraphEvidence) -> float:
-    """Return s²_min, relative to the graph where nothing else was measured; estimates scatter
-    around 0.
-    """
+    """Return s²_min, relative to the graph if nothing else was measured, and at least 0."""
     strength = np.asarray(e.strengths.value, float) if e.alone is None else e.alone
     return max(_weakest(e, strength)[0], 0.0)
 
 
-# ---- the data, and edges with their price ----
+# ---- the data, edges and prices ----
 
 
 @measured_rule(
@@ -92,7 +90,7 @@ def _unexplained(e: GraphEvidence) -> Iterator[Hit]:
     risk = np.where(e.modelled, np.asarray(e.strengths.risk, float), -np.inf)
     hardly, worst = int((~(risk < UNEXPLAINED)).sum()), int(np.argmax(risk))
     count = int(e.modelled.sum())
-    then = f" Hardly anything is explained of {hardly} of {count}." if hardly else ""
+    then = f" Almost nothing is explained for {hardly} of {count}." if hardly else ""
     yield Hit(float(risk[worst]), {"who": e.names[worst], "then": then})
 
 
@@ -109,8 +107,8 @@ def _strength(e: GraphEvidence) -> Iterator[Hit]:
 
 @estimated_rule(
     "smallest strength against all inputs",
-    "s²_min, of {edge}: what all other candidates together, not those of the graph alone, cannot "
-    "make up for, with lines and bends of each.",
+    "s²_min, of {edge}: the part that all other candidates together, not only those of the graph, "
+    "cannot replace, with lines and bends of each.",
 )
 def _alone(e: GraphEvidence) -> Iterator[Hit]:
     if e.alone is not None and e.graph.any():
@@ -140,7 +138,7 @@ def _prices(e: GraphEvidence) -> Iterator[Hit]:
 @measured_rule("prior against data", "{said}.")
 def _prior(e: GraphEvidence) -> Iterator[Hit]:
     prior, worth = e.windows.prior, (e.scores > e.price[None, :, None]) & (e.lower > 0)
-    idle = "is required, but the data would do without it; it explains"
+    idle = "is required, but the data do not need it; it explains"
     for said, edges in (
         ("is forbidden, but would explain", worth & ~np.asarray(prior.allowed)),
         (idle, ~worth & np.asarray(prior.required)),
@@ -153,7 +151,7 @@ def _prior(e: GraphEvidence) -> Iterator[Hit]:
 @measured_rule(
     "dropped together",
     "Inputs of {name} were dropped together although each was measured with the others in place: "
-    "if they can stand in for one another, that was too many.",
+    "if they are proxies for one another, too many were dropped.",
 )
 def _dropped(e: GraphEvidence) -> Iterator[Hit]:
     counts = (np.asarray(e.strengths.graph) & ~e.graph).sum(axis=(0, 2)).tolist()
@@ -207,7 +205,7 @@ def _condition_of(values: np.ndarray) -> float:
     return float(values[-1] / values[0]) if values[0] > 0 else float("inf")
 
 
-# Lines that are a number or a word, None where there is nothing to say.
+# Lines whose value is a number or a word; None if there is nothing to report.
 NUMBERS = (
     (MEASURED, "lag 0", "",
      "Drivers without a delay can show up at the smallest lag.",
@@ -226,26 +224,26 @@ NUMBERS = (
     (MEASURED, "noise share", NOISE, "of the variance of one-step increments.",
      lambda e: float(np.mean(np.asarray(e.windows.noise_share))) if _known(e) else None),
     (MEASURED, "largest residual memory", PROCESS,
-     "share of a rate's variance that persists in what is left of it; noise has none.",
+     "share of a rate's variance that persists in its residuals; noise has none.",
      lambda e: float(e.memory.max()) if e.memory.size else None),
     (ASSUMED, "dissipativity", ERGODIC, "that needs lag 0.",
      lambda e: "not measured" if 0 not in e.lags else None),
     (ASSUMED, "no hidden driver", PROCESS,
-     "every variable that drives another is observed; one that leaves no trace in what is left "
-     "would go unnoticed.",
+     "every variable that drives another is observed; a driver that leaves no trace in the "
+     "residuals would go unnoticed.",
      lambda e: "untestable"),
     (ASSUMED, "known lags", PROCESS,
-     "the true delays are among the candidates; a neighbour is found in place of one that is not.",
+     "the true delays are among the candidates; otherwise a neighbouring lag is found.",
      lambda e: ", ".join(map(str, e.lags))),
     (ASSUMED, "additive noise", PROCESS, "Σ is constant, and measurement error is small.",
      lambda e: "untested"),
-    (ASSUMED, "no weaker edge", PENALISED, "edges below the price of one are taken as absent.",
+    (ASSUMED, "no weaker edge", PENALISED, "edges weaker than their price count as absent.",
      lambda e: "untestable"),
 )  # fmt: skip
 
 
 def _hits(number):
-    """Return the test of a line that is a number or a word."""
+    """Return the test of a line whose value is a number or a word."""
 
     def test(e: GraphEvidence) -> Iterator[Hit]:
         value = number(e)

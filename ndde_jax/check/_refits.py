@@ -1,4 +1,4 @@
-"""A second look: halves, other inputs, other differences, a rollout; and the rules about them."""
+"""Refits on halves, other inputs and other differences, a rollout, and the rules about them."""
 
 import dataclasses
 from collections.abc import Callable, Iterator
@@ -21,15 +21,15 @@ from ..windows._windows import Windows, first_rows, is_regular, thin_windows
 from ._finding import REFITS, SHOWN_LINKS, Hit, Limits, rules_about
 from ._graph_rules import FINITE, OF_PRICE, SUPPORT, TOO_MANY, GraphEvidence
 
-# Rows for every column of a regression on all candidates.
+# Fewest rows per column of a regression on all candidates.
 ROWS = 5
-# Steps of a rollout, no more than a picture would show.
+# Largest number of steps of a rollout.
 STEPS = 5000
 
 
 @dataclasses.dataclass(frozen=True)
 class Finder:
-    """The way graphs are found again: a `strategy`, at a `price`; `seeds` times on each half."""
+    """How graphs are found again: with a `strategy`, at a `price`, `seeds` times on each half."""
 
     strategy: AbstractStrategy | Callable
     price: AbstractPrice | None
@@ -39,13 +39,13 @@ class Finder:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class RefitEvidence:
-    """The value that rules about refits read; None where something was not made.
+    """The input of rules about refits; None for refits that were not made.
 
     - `base`: the graph and its data.
     - `stability`: graphs of halves of the record.
-    - `joint`: what all other variables together cannot say of a source, `[source target]`.
+    - `joint`: share of a rate explained only by a source, `[source target]`.
     - `thinned`, `other_scheme`: graphs of differences over two steps, and of another scheme.
-    - `outside`: share of a rollout of the drift that is outside the box of the data.
+    - `outside`: share of a rollout of the drift outside the box of the data.
     """
 
     base: GraphEvidence
@@ -57,7 +57,7 @@ class RefitEvidence:
 
 
 def refit(base: GraphEvidence, inputs: Inputs, finder: Finder, key: PRNGKeyArray) -> RefitEvidence:
-    """Return what refits find."""
+    """Return the results of the refits."""
     windows, keys = base.windows, jr.split(key)
     stability = None
     if int(windows.n_valid) // 2 >= windows.dim + 1:
@@ -76,14 +76,13 @@ def refit(base: GraphEvidence, inputs: Inputs, finder: Finder, key: PRNGKeyArray
 def shares_beyond_others(
     inputs: Inputs, base: GraphEvidence, *, whole_sources: bool
 ) -> np.ndarray | None:
-    """Return what all other candidates together cannot say of an edge, `[source target lag]`, or
-    of all lags of a source, `[source target]`: the share of the variance of the rate that it
-    explains beside them, less what chance explains. NaN without an edge; None for more candidates
-    than the rows tell apart.
+    """Return the share of a rate's variance that an edge, `[source target lag]`, or all lags of a
+    source, `[source target]`, explain given all other candidates, minus the share expected by
+    chance. NaN without an edge; None if there are too many candidates for the rows.
     """
     columns, graph = _columns(inputs), base.graph
     n, rates = columns.shape[-1], inputs.rows.rates
-    for width in (columns.shape[2], 1):  # lines alone where there are too few rows for bends
+    for width in (columns.shape[2], 1):  # lines alone if there are too few rows for bends
         if columns.shape[0] * columns.shape[1] * width * ROWS <= n:
             columns = columns[:, :, :width]
             break
@@ -109,12 +108,12 @@ def shares_beyond_others(
 
 
 def share_outside(model: AbstractDelayModel, windows: Windows) -> float:
-    """Return the share of a rollout of the drift, without noise, outside the box of the data."""
+    """Return the share of a rollout of the drift without noise that is outside the data's box."""
     confined = model if isinstance(model, RestoredDDE) else confine(model, windows=windows)
     row = int(np.argmax(np.asarray(windows.valid)))
     scaling = windows.scaling
     state = windows.history[row, windows.lags.index(0)] * scaling.scale + scaling.center
-    # Forward differences describe a map, central ones a rate, which needs shorter steps.
+    # Forward differences describe a map. Central ones describe a rate, which needs shorter steps.
     parts = 1 if windows.scheme == "euler" else 4
     steps = parts * min(int(windows.n_valid), STEPS)
     path = solve_sdde(
@@ -127,12 +126,12 @@ def share_outside(model: AbstractDelayModel, windows: Windows) -> float:
 def _other_differences(
     base: GraphEvidence, finder: Finder, key: PRNGKeyArray
 ) -> tuple[np.ndarray | None, np.ndarray | None]:
-    """Return graphs of differences over two steps, and of another scheme; None without these."""
+    """Return the graphs of differences over two steps and of another scheme; None without them."""
     windows = base.windows
     if not base.flow or not is_regular(windows) or windows.scheme == "midpoint":
         return None, None  # a map has no step; midpoints hold states between samples
     other = "central" if windows.scheme != "central" else "euler"
-    # Of the length of the halves, and of the whole: shapes that are compiled already.
+    # The lengths of a half and of the whole record: these shapes are already compiled.
     asked = ((2, None, int(windows.n_valid) // 2), (1, other, windows.valid.shape[0]))
     found: list[np.ndarray | None] = []
     for factor, scheme, length in asked:
@@ -146,7 +145,7 @@ def _other_differences(
 
 
 def _columns(inputs: Inputs) -> Float[np.ndarray, "lag source column row"]:
-    """Return lines and bends of every candidate, centred."""
+    """Return the centred lines and bends of every candidate."""
     columns = np.concatenate([inputs.line[..., None], inputs.bend], axis=-1)
     columns = np.ascontiguousarray(np.moveaxis(columns, 0, -1))
     return columns - columns.mean(axis=-1, keepdims=True)
@@ -158,7 +157,7 @@ def _gathered(
     return columns[which.T].reshape(-1, columns.shape[-1]).T
 
 
-# Share of half-length refits that must find an edge again, or find one that the whole has not.
+# Share of half-length refits that must find an edge of the whole record, or one that it lacks.
 STABLE = 0.5
 STEP = "the grid is fine enough (ω_G of the finite-sample bound)"
 
@@ -183,7 +182,7 @@ def _counted(base: GraphEvidence, which: np.ndarray) -> dict[str, Any]:
         note=-1.0,
         reservation=0.2,
         problem=0.5,
-        why="a share of the edges that are lost; half the data show weak edges half as clearly",
+        why="the share of the edges lost; half the data show weak edges half as clearly",
     ),
 )
 def _stable(e: RefitEvidence) -> Iterator[Hit]:
@@ -196,14 +195,14 @@ def _stable(e: RefitEvidence) -> Iterator[Hit]:
 
 @refit_rule(
     "edges of halves",
-    "Most halves of the data have links between variables that the whole has not: {new}.",
-    "Analyse the halves on their own{second_half}.",
+    "Most halves of the data have links between variables that the whole record lacks: {new}.",
+    "Analyse the halves separately{second_half}.",
     limits=Limits(note=0.0, reservation=TOO_MANY, why="a share of the links between variables"),
 )
 def _halves(e: RefitEvidence) -> Iterator[Hit]:
     if e.stability is not None:
         new = ~e.base.graph & (np.asarray(e.stability.selected) > STABLE)
-        # Another lag of a link, or of a variable's own past, is the same link.
+        # Another lag of a link, or of a variable's own past, counts as the same link.
         new &= ~(e.base.foretelling | np.eye(len(e.base.names), dtype=bool))[:, :, None]
         words = {"new": _named(e.base, new), "second_half": e.base.second_half}
         yield Hit(float(new.sum() / max(e.base.pairs.sum(), 1)), words)
@@ -211,9 +210,9 @@ def _halves(e: RefitEvidence) -> Iterator[Hit]:
 
 @refit_rule(
     "replaceable lags",
-    "Another lag of the same source would do as well in {count} of {kept} edges: {edges}.",
+    "In {count} of {kept} edges, another lag of the same source would do as well: {edges}.",
     "Read these lags as intervals.",
-    limits=Limits(note=0.0, why="the source is right all the same"),
+    limits=Limits(note=0.0, why="the source is still right"),
     theorem=SUPPORT,
 )
 def _lags(e: RefitEvidence) -> Iterator[Hit]:
@@ -226,9 +225,9 @@ def _lags(e: RefitEvidence) -> Iterator[Hit]:
 
 @refit_rule(
     "smallest joint strength",
-    "What sources say of a rate that all other variables together, at all lags, do not: less than "
-    "half the price of an edge for {pairs}.",
-    "Drop one of those that say the same, or say which with prior_knowledge.",
+    "Share of a rate that its source explains and all other variables together, at all lags, do "
+    "not: below half the price of an edge for {pairs}.",
+    "Drop one of the variables with the same information, or choose with prior_knowledge.",
     limits=Limits(
         note=-1.0,
         reservation=0.0,
@@ -249,7 +248,7 @@ def _joint(e: RefitEvidence) -> Iterator[Hit]:
 
 @refit_rule(
     "edges that change with the step",
-    "Differences over two steps bring other links between variables: new {new}; gone {gone}.",
+    "Differences over two steps change the links between variables: new {new}; gone {gone}.",
     "Sample more often; new links are likely artefacts of the step.",
     limits=Limits(note=-1.0, reservation=0.5, why="half of the links between variables"),
     theorem=STEP,
@@ -260,9 +259,9 @@ def _step(e: RefitEvidence) -> Iterator[Hit]:
 
 @refit_rule(
     "edges that change with the scheme",
-    "Another difference scheme brings other links between variables: new {new}; gone {gone}.",
+    "Another difference scheme changes the links between variables: new {new}; gone {gone}.",
     "Sample more often.",
-    limits=Limits(note=-1.0, why="a scheme that does not fit the noise says nothing of the data"),
+    limits=Limits(note=-1.0, why="a scheme that does not suit the noise says nothing of the data"),
     theorem=STEP,
 )
 def _scheme(e: RefitEvidence) -> Iterator[Hit]:
@@ -282,8 +281,8 @@ def _changed(e: RefitEvidence, graph: np.ndarray | None) -> Iterator[Hit]:
 
 @refit_rule(
     "share outside the box",
-    "{share:.0%} of a rollout of the drift without noise, from a state of the data, is outside the "
-    "box of the data.",
+    "{share:.0%} of a rollout of the drift without noise, from a state of the data, lies outside "
+    "the box of the data.",
     "Fit it again with another key.",
     limits=Limits(note=-1.0, reservation=0.5, why="such a drift does not stay where the data are"),
     theorem="ergodicity (delay-adapted dissipativity)",

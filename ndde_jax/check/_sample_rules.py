@@ -1,4 +1,4 @@
-"""Rules about samples: what makes real series lie, each by name, before anything is fitted."""
+"""Rules about samples: properties of real series that mislead, found before anything is fitted."""
 
 import dataclasses
 import functools
@@ -43,37 +43,37 @@ from ._finding import (
     rules_about,
 )
 
-# Error, as a share of the variance of a step, from which on it is not harmless: of interpolation,
-# of measurement, of rounding.
+# Share of the variance of a step from which on an error of interpolation, measurement or rounding
+# is not harmless.
 HARMFUL = 0.1
-# How clearly a season must be added to what is measured to leave nothing behind; and nats, for each
-# variable, by which it must be part of the state to be a problem, more than chance gives: seen on
-# added seasons of `benchmarks.verdict`, seed 12000. Where all is linear nothing is left behind.
+# How clearly a season must be additive to leave nothing behind, and the nats per variable by which
+# it must be part of the state to be a problem, beyond chance (from added seasons of
+# `benchmarks.verdict`, seed 12000). In a linear system nothing is left behind.
 ADDED, INSIDE = 0.02, 5.0
-# Share of missing values from which on they weigh.
+# Share of missing values above which they are a reservation.
 MANY_MISSING = 0.2
-# Samples of a gap up to which it is one of single values, and not of a stretch.
+# Largest gap, in samples, that counts as single values and not as a stretch.
 SHORT_GAP = 5
-# Ratio of long to short intervals from which on no interpolation helps.
+# Ratio of long to short intervals above which no interpolation helps.
 UNEVEN = 3.0
-# Of the statistic of Dickey and Fuller, above which no force that pulls back can be shown.
+# Dickey–Fuller statistic above which no restoring force can be shown.
 UNIT_ROOT = -1.7
-# A cycle without noise: the noise of a step, and the correlation with itself later.
+# A cycle without noise: limits of the noise of a step and of the later autocorrelation.
 TINY, RETURNS = 0.01, 0.999
-# A run of one value this long, in a variable that repeats one at most so often, is a stuck sensor.
+# Shortest run of one value of a stuck sensor, and the largest share of repeats of its variable.
 STUCK, REPEATS = 8, 0.1
-# Stretches in which everything rests, at most, for them to be pauses of the experiment.
+# Largest number of stretches at rest that count as pauses of the experiment.
 PAUSES = 3
-# Share of changes that come right after another, from which on what repeats itself is at rest.
+# Share of changes that directly follow another, from which on a repeating variable is at rest.
 RESTING = 0.1
-# Share of samples that repeat the one before, from which on values were held.
+# Share of samples that repeat the one before, above which values were held.
 REPEATED = 0.45
-# The same of values that are written only where they change by enough.
+# The same share for values that are written only after a large enough change.
 BANDED = 0.15
-# Spread of the means of recordings, in standard deviations within them, from which on it is said;
-# and the chance of one as large in any variable.
+# Spread of the means of recordings, in standard deviations within them, above which it is reported,
+# and the probability of one as large in any variable.
 BASELINES, BY_CHANCE = 0.4, 1e-4
-# Samples of a variable in which its sensor is looked at, at least.
+# Fewest samples of a variable for a test of its sensor.
 SENSED = 50
 
 sample_rule = rules_about(SAMPLES)
@@ -81,25 +81,25 @@ sample_rule = rules_about(SAMPLES)
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Sensor:
-    """The longest stretch of a variable's measured samples, `x` `[time]`, by its `name`."""
+    """The longest stretch of measured samples, `x` `[time]`, of the variable `name`."""
 
     name: str
     x: np.ndarray
 
     @functools.cached_property
     def quantum(self) -> float:
-        """The step of which all differences are multiples, 0 if there is none."""
+        """The step of which all differences are multiples; 0 if there is none."""
         return tests.quantum(self.x)
 
     @functools.cached_property
     def rounding(self) -> float:
-        """The error of rounding, as a share of the variance of a step."""
+        """The variance of the rounding error, as a share of the variance of a step."""
         steps = float(np.diff(self.x).var())
         return self.quantum**2 / 6 / steps if steps > 0 else 0.0
 
     @functools.cached_property
     def clipped(self) -> float:
-        """The share of samples at the end of the range."""
+        """The share of samples at the ends of the range."""
         return tests.clipped(self.x)
 
     @functools.cached_property
@@ -110,11 +110,11 @@ class Sensor:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class SampleEvidence:
-    """The value that rules about samples read.
+    """The input of rules about samples.
 
-    - `samples`: as they are, treated or not.
-    - `inputs`: names of known inputs, which may jump, drift and stand still as they like.
-    - `links`: which variable was found to drive which other; None before a search.
+    - `samples`: the samples as they are, treated or not.
+    - `inputs`: names of known inputs, which may jump, drift and stand still.
+    - `links`: which variable was found to drive which; None before a search.
     """
 
     samples: Samples
@@ -123,15 +123,15 @@ class SampleEvidence:
 
     @functools.cached_property
     def measured(self) -> Samples:
-        """The samples before any treatment, but for codes that stand for missing values: these are
-        no measurements.
+        """The samples before any treatment except that of codes for missing values, which are not
+        measurements.
         """
         coded = any(treatment.name == "codes" for treatment in self.samples.treatments)
         return prepare_samples(self.samples.as_measured(), ("codes",) if coded else ())
 
     @functools.cached_property
     def own(self) -> Samples:
-        """The samples without known inputs; None of their treatments, which are looked at apart."""
+        """The samples without known inputs and without treatments, which have their own rules."""
         return self._without_inputs(self.samples)
 
     @functools.cached_property
@@ -141,8 +141,8 @@ class SampleEvidence:
 
     @functools.cached_property
     def longest(self) -> Float[np.ndarray, "time dim"]:
-        """The longest record without known inputs, bridged; empty where samples are uneven or too
-        few.
+        """The longest record without known inputs, with gaps bridged; empty if samples are uneven
+        or too few.
         """
         x = max(self.own.values, key=len)
         usable = self.own.regular and len(x) >= FEWEST and x.shape[1] > 0
@@ -150,27 +150,29 @@ class SampleEvidence:
 
     @functools.cached_property
     def stretches(self) -> list[Stretch]:
-        """The longest stretch of each variable of that record without a long gap."""
+        """The longest stretch without a long gap of each variable of the longest record."""
         if not len(self.longest):
             return []
         return [Stretch.longest(column) for column in max(self.own.values, key=len).T]
 
     @functools.cached_property
     def moving(self) -> list[int]:
-        """The variables that do not jump between a few values, which neither drift nor wander."""
+        """The columns that do not jump between a few values; those that do neither drift nor
+        wander.
+        """
         return [j for j, part in enumerate(self.stretches) if len(part.x) and not is_event(part.x)]
 
     @functools.cached_property
     def trends(self) -> dict[int, tuple[float, float]]:
-        """The clear trends, by column: standard errors, and the share of the variance."""
+        """The clear trends by column: the size in standard errors and the share of the variance."""
         found = trends(self.longest)
         each = {j: (found.errors[j], found.shares[j]) for j in self.moving}
         return {j: (e, share) for j, (e, share) in each.items() if e > APART and share > TREND}
 
     @functools.cached_property
     def changes(self) -> dict[int, tuple[float, str, float]]:
-        """The clear changes of regime, by column: standard errors, what changes, and where; but for
-        what switches are told to bring about.
+        """The clear changes of regime by column: standard errors, what changes, and where, without
+        those explained by switches.
         """
         found, n = {}, len(self.longest)
         for j in self.moving:
@@ -184,14 +186,14 @@ class SampleEvidence:
 
     @functools.cached_property
     def switches(self) -> tuple[str, ...]:
-        """The names of known inputs, and of variables of two values as they were measured."""
+        """The names of known inputs, and of variables with two measured values."""
         known = [x[np.isfinite(x)] for x in np.concatenate(self.measured.values).T]
         two = [len(np.unique(x)) == 2 for x in known]
         return (*self.inputs, *itertools.compress(self.samples.names, two))
 
     def unswitched(self, column: int) -> Float[np.ndarray, "time"]:
-        """Return the longest stretch of a variable without what switches, such as a law, that were
-        found to drive it, be it through others, say of it by least squares.
+        """Return the longest stretch of a variable, minus its least-squares fit on the switches,
+        such as a law, that were found to drive it directly or through others.
         """
         (first, x), names = self.stretches[column], list(self.samples.names)
         if self.links is None:
@@ -207,8 +209,8 @@ class SampleEvidence:
 
     @functools.cached_property
     def growing(self) -> dict[int, str]:
-        """The variables that change in proportion to their level, before seasons and trends were
-        removed from them as if these were added: columns and names.
+        """The variables that change in proportion to their level before seasons and trends are
+        subtracted: columns and names.
         """
         before = self.samples.before("season", "trend")
         found = np.flatnonzero(proportional(factor_nats(before), before))
@@ -216,9 +218,9 @@ class SampleEvidence:
 
     @functools.cached_property
     def sensors(self) -> tuple[Sensor, ...]:
-        """The variables whose sensor is looked at, without pauses of the whole record: none that
-        are set, as actuators that step, quantised controls and switches are, unless they seem so
-        because small changes were not written.
+        """The variables whose sensor is tested, without pauses of the whole record. Variables that
+        are set (stepping actuators, quantised controls, switches) are excluded, unless they only
+        look so because small changes were not recorded.
         """
         resting = [_resting(x) for x in self.measured.values]
         found = []
@@ -232,9 +234,7 @@ class SampleEvidence:
 
     @functools.cached_property
     def copies(self) -> list[tuple[int, int, int, float]]:
-        """The columns that are copies of others; of several recordings only those of the same
-        time.
-        """
+        """The columns that are copies of others; with several recordings, only at lag 0."""
         x = self._complete
         if len(x) < 30:
             return []
@@ -248,7 +248,7 @@ class SampleEvidence:
 
     @property
     def combination(self) -> tuple[float, Bool[np.ndarray, "dim"]]:
-        """The smallest share of variance of a direction of several columns, and these."""
+        """The smallest share of variance along a direction of several columns, and these."""
         x = self._complete
         if len(x) < 30 or self.copies:
             return 1.0, np.zeros(x.shape[1], bool)
@@ -256,8 +256,8 @@ class SampleEvidence:
 
     @functools.cached_property
     def intervals(self) -> tuple[float, float]:
-        """The short and long intervals, 5 and 95 % of them, between samples of the variable that
-        has most: in a table that was merged no row has all.
+        """The 5 and 95 % quantiles of the intervals between samples of the variable that has most:
+        in a merged table no row has all variables.
         """
         there = [np.isfinite(x) for x in self.samples.values]
         best = int(np.argmax(np.sum([known.sum(axis=0) for known in there], axis=0)))
@@ -268,8 +268,8 @@ class SampleEvidence:
 
     @property
     def longest_gap(self) -> tuple[int, str]:
-        """The number of samples in the longest stretch of missing values of one variable, 0 if none
-        is, and the dates of its ends in words, empty where they are not known.
+        """The length of the longest stretch of missing values of one variable, 0 if there is none,
+        and the dates of its ends in words, empty if unknown.
         """
         longest, said = 0, ""
         for k, x in enumerate(self.samples.values):
@@ -282,14 +282,14 @@ class SampleEvidence:
         return longest, said
 
     def when(self, share: float) -> str:
-        """Return how much of the longest record passes before a change, with the date if known."""
+        """Return where in the longest record a change lies, in words, with the date if known."""
         values = self.samples.values
         k = max(range(len(values)), key=lambda i: len(values[i]))
         date = self.samples.when(round(share * (len(values[k]) - 1)), k)
         return f"in about {date}, {share:.0%} into" if date else f"after about {share:.0%} of"
 
     def named(self, columns: Sequence[int] | np.ndarray) -> str:
-        """Return names of columns for a sentence."""
+        """Return the names of columns for a sentence."""
         return listed([self.samples.names[int(j)] for j in columns])
 
     def _without_inputs(self, samples: Samples) -> Samples:
@@ -302,24 +302,24 @@ class SampleEvidence:
 def data_findings(
     samples: Checked[Samples], inputs: Checked[Sequence[str]] = ()
 ) -> tuple[Finding, ...]:
-    """Return what the samples alone show that could make a graph wrong, and what was done about it.
+    """Return what in the samples alone could make a graph wrong, and what was done about it.
 
-    Seasons, trends, changes of regime, random walks, irregular clocks, copies of columns, missing
-    values, angles, sensors that are quantised, clipped, stuck, held or interpolated, spikes,
-    measurement error, and orbits without noise that only repeat themselves. Closed forms, a
-    fraction of a second for twenty variables and five thousand samples. None fires on good data;
-    each has a remedy. Treated samples are tested as they are, and as they were measured where the
-    treatment would hide something.
+    The findings cover seasons, trends, changes of regime, random walks, irregular clocks, copies of
+    columns, missing values, angles, sensors that are quantised, clipped, stuck, held or
+    interpolated, spikes, measurement error, and noise-free orbits that only repeat themselves. The
+    tests are closed forms and take a fraction of a second for twenty variables and five thousand
+    samples. None fires on good data; each finding has a remedy. Treated samples are tested as they
+    are, and as they were measured if the treatment would hide something.
 
     **Arguments:**
 
-    - `samples`: of [`read_samples`][ndde_jax.read_samples], treated by
-        [`prepare_samples`][ndde_jax.prepare_samples] or not.
-    - `inputs`: names of known inputs, which may jump, drift and stand still as they like.
+    - `samples`: samples from [`read_samples`][ndde_jax.read_samples], with or without treatment by
+        [`prepare_samples`][ndde_jax.prepare_samples].
+    - `inputs`: names of known inputs, which may jump, drift and stand still.
 
-    **Returns:** findings, the gravest first; `weight` says what each does to the verdict.
+    **Returns:** the findings, the gravest first; `weight` is the effect of each on the verdict.
 
-    **Raises:** `ValueError` for what are no samples.
+    **Raises:** `ValueError` for an argument that is not `Samples`.
 
     ```python
     import numpy as np
@@ -335,10 +335,10 @@ def data_findings(
     return tuple(findings_of(SAMPLES, SampleEvidence(samples, tuple(inputs))))
 
 
-# ---- what was dealt with ----
+# ---- treatments ----
 
-# By the name of a treatment: the finding, and its remedy. Offsets and transforms are asked for, and
-# said among the choices.
+# The finding and its remedy by the name of a treatment. Offsets and transforms are requested by the
+# user and listed among the choices.
 TREATED = {
     "codes": (
         "missing values",
@@ -346,52 +346,52 @@ TREATED = {
     ),
     HELD: (
         "held values",
-        "If it was recorded less often than it is listed, sample all as seldom: its delays are "
-        "wrong by up to the time between two values. If somebody sets it, declare it: inputs=[...] "
-        "or --inputs. treat=False (--no-treat) searches for what drives it.",
+        "If it was recorded less often than it is listed, sample all variables as rarely: its "
+        "delays are wrong by up to the time between two values. If it is set by hand, declare it: "
+        "inputs=[...] or --inputs. treat=False (--no-treat) searches for what drives it.",
     ),
     "rows": ("missing rows", "Nothing, if these rows are really missing."),
     "clock": ("irregular clock", "Sample regularly, or resample with a model of the noise."),
-    CALENDAR: ("irregular clock", "Nothing, if a row is a week of a calendar, or the like."),
-    "spikes": ("spikes", "Look at them; treat=False (--no-treat) keeps them."),
+    CALENDAR: ("irregular clock", "Nothing, if each row is a calendar week or similar."),
+    "spikes": ("spikes", "Inspect them; treat=False (--no-treat) keeps them."),
     "season": (
         "season",
-        "Give the driver of the season as a variable if it was measured; treat=False (--no-treat) "
+        "Add the driver of the season as a variable if it was measured; treat=False (--no-treat) "
         "keeps the season.",
     ),
-    "rhythm": ("rhythm", "Nothing, unless it is a clock from outside: prepare_samples removes it."),
+    "rhythm": ("rhythm", "Nothing, unless an outer clock makes it: prepare_samples removes it."),
     SCHEDULE: (
         "season",
-        "Nothing, if it is one; treat=False (--no-treat) searches for what drives it.",
+        "Nothing, if it is a schedule; treat=False (--no-treat) searches for what drives it.",
     ),
     "trend": (
         "trend",
-        "Give what causes it as a variable; treat=False (--no-treat) keeps the trend.",
+        "Add its cause as a variable; treat=False (--no-treat) keeps the trend.",
     ),
-    "impute": ("missing values", "Compare with the graph without them, recipe Recipe(impute=0)."),
+    "impute": ("missing values", "Compare with the graph without them: recipe=Recipe(impute=0)."),
     "gaps": (
         "missing values",
-        "Fill them with what is known of the system; treat=False (--no-treat) leaves out the "
-        "windows that touch them.",
+        "Fill them from knowledge of the system; treat=False (--no-treat) omits the windows that "
+        "touch them.",
     ),
 }
 
 
-# Treatments that leave nothing behind, whatever their size.
+# Treatments that leave nothing behind whatever their size.
 HARMLESS = ("rows", CALENDAR, "spikes", "rhythm", "codes", SCHEDULE)
 
 
 def _dealt_with(treatment: str, remedy: str, evidence: SampleEvidence) -> Iterator[Hit]:
     done = evidence.samples.treatments
     if treatment == "gaps" and any(other.name == "impute" for other in done):
-        return  # what was filled is estimated anew
+        return  # filled values are estimated again
     for one in done:
         if one.name == treatment and not (treatment == HELD and _set(one)):
             weight = _left_behind(evidence.samples, one)
             words = {"text": one.text, "meaning": "", "remedy": remedy}
             if one.name == "season" and weight == PROBLEM:
                 words["meaning"] = (
-                    " How the variables change still depends on where in the cycle it is."
+                    " The changes of the variables still depend on the phase of the cycle."
                 )
             growing = evidence.growing if one.name in ("season", "trend") else {}
             if growing.keys() & set(one.columns):
@@ -399,18 +399,18 @@ def _dealt_with(treatment: str, remedy: str, evidence: SampleEvidence) -> Iterat
                 options = " ".join(f'--log "{name}"' for name in names)
                 weight = PROBLEM if weight == PROBLEM else RESERVATION
                 words["meaning"] += (
-                    f" What changes {listed(names, most=4)} grows with the level, so a part of it "
-                    "is left."
+                    f" The changes of {listed(names, most=4)} grow with the level, so a part of "
+                    "it is left."
                 )
                 words["remedy"] = (
-                    "Take logarithms, of what cannot fall below zero: "
+                    "Take logarithms of what cannot fall below zero: "
                     f"transform={dict.fromkeys(names, 'log')} ({options})."
                 )
             yield Hit(one.size, words, weight=weight)
 
 
 def _set(treatment: Treatment) -> bool:
-    """Return whether somebody sets what a treatment concerns, which is what inputs are."""
+    """Return whether all variables that a treatment concerns are set from outside, like inputs."""
     values = bridged(max(treatment.values, key=len))
     return all(tests.switched(values[:, j]) for j in treatment.columns)
 
@@ -431,7 +431,7 @@ def _left_behind(samples: Samples, treatment: Treatment) -> str:
         low, high = SampleEvidence(before).intervals
         return PROBLEM if high > UNEVEN * low else RESERVATION
     if treatment.name == "season":
-        # What was added is gone; what moves the system has left its marks.
+        # An added season is gone; one that moves the system has left traces.
         k = max(range(len(treatment.values)), key=lambda i: len(treatment.values[i]))
         before, times = bridged(treatment.values[k]), treatment.times[k]
         waves = terms(times - times[0], treatment.periods)[:, 2:]
@@ -451,7 +451,7 @@ for _treatment, (_name, _remedy) in TREATED.items():
     )
 
 
-# ---- clocks, seasons, and what is missing ----
+# ---- clocks, seasons and missing values ----
 
 
 @sample_rule(
@@ -469,7 +469,7 @@ def _season(evidence: SampleEvidence) -> Iterator[Hit]:
     known = np.isin(np.asarray(samples.names), list(evidence.inputs))
     clock = not carried_by_none(samples, lines, carriers(samples, lines, known))
     meaning, remedy = (
-        ("one variable is that clock and explains it, or an input carries it.",
+        ("one variable is that clock and explains it, or an input contains it.",
          "Declare the clock exogenous.")
         if clock
         else ("variables that share it seem to drive one another.", "prepare_samples removes it.")
@@ -497,8 +497,8 @@ def _rhythm(evidence: SampleEvidence) -> Iterator[Hit]:
              "Record for longer; or make it a known input: add its sine and cosine as two columns, "
              "and name them in inputs= (--inputs).")
             if known
-            else ("A day or a year does so, and so does a system that little noise moves, measured "
-             "with errors",
+            else ("A day or a year looks like this, and so does a system with little noise, "
+             "measured with errors",
              "If it is a day, a week or a year, give time stamps or the unit of time: it is then "
              "removed before the search.")
         )  # fmt: skip
@@ -508,22 +508,22 @@ def _rhythm(evidence: SampleEvidence) -> Iterator[Hit]:
 
 
 def _cycle_of(evidence: SampleEvidence, lines: Sequence[Any]) -> dict[str, Any]:
-    """Return who has the cycle of some lines of a spectrum, and its period, in words."""
+    """Return in words which variables have the cycle of some spectral lines, and its period."""
     samples, who = evidence.samples, evidence.named(sorted({line.column for line in lines}))
     return {"who": who, "period": time_span(lines[0].period * samples.dt, unit=samples.time_unit)}
 
 
 @sample_rule(
     "irregular clock",
-    "Samples are not equally spaced: one is {low} to {high} after another, so a lag in samples is "
-    "no single delay.",
-    "Interpolate to a regular grid, as prepare_samples does with very uneven ones.",
+    "Samples are not equally spaced: intervals range from {low} to {high}, so a lag in samples is "
+    "not a single delay.",
+    "Interpolate to a regular grid, as prepare_samples does with very uneven samples.",
     limits=Limits(
         note=0.0,
         reservation=1.2,
         problem=2.0,
-        why="below 1.2 a lag of five samples stays one delay to within a sample; at 2 a lag of "
-        "one sample is another's of two",
+        why="below 1.2 a lag of five samples is one delay to within a sample; at 2 a lag of one "
+        "sample can equal a lag of two",
     ),
 )
 def _clock(evidence: SampleEvidence) -> Iterator[Hit]:
@@ -555,26 +555,28 @@ for _name, _in_a_row in (("missing values", False), ("missing stretch", True)):
         SAMPLES,
         functools.partial(_missing, in_a_row=_in_a_row),
         "{count} missing and not estimated; the longest gap has {longest}{ends}. Windows that "
-        "touch one count at most for variables that do not need it.",
-        "Nothing, unless values are missing because of what they would be: then what is left is a "
-        "biased part.",
+        "touch a gap count at most for variables that do not need its values.",
+        "Nothing, unless values are missing because of what they would have been: the rest is then "
+        "a biased sample.",
         Limits(
             note=0.0,
             reservation=MANY_MISSING,
-            why="with a fifth missing, hardly a window of several lags is whole",
+            why="with a fifth missing, few windows of several lags are complete",
         ),
     )
 
 
-# ---- columns that say the same ----
+# ---- redundant columns ----
 
-COPIED = "{copies} of {first}{when} ({rest} is {own} own): which of them drives cannot be told."
-ALWAYS = Limits(problem=-1.0, why="no record tells two columns apart that hold one variable")
+COPIED = (
+    "{copies} of {first}{when} ({rest} is {own} own): which of them drives cannot be determined."
+)
+ALWAYS = Limits(problem=-1.0, why="no record can distinguish two columns of one variable")
 EXACT = 1e-6
 
 
 def _copies(evidence: SampleEvidence, exact: bool) -> Iterator[Hit]:
-    """Name columns that say the same together, and late copies one by one."""
+    """Report copies at lag 0 in groups, and later copies one by one."""
     nearly, groups = "" if exact else "nearly ", list[set[int]]()
     alike = [copy for copy in evidence.copies if (copy[3] < EXACT) == exact]
     for j, i, lag, _ in alike:
@@ -595,7 +597,7 @@ def _copies(evidence: SampleEvidence, exact: bool) -> Iterator[Hit]:
             "when": f" {lag} samples later" if lag else "",
             "rest": f"{share} of its variance" if one else f"{share} of their variance",
             "own": "its" if one else "their",
-            "remedy": f"Leave out {copies}." if one else "Keep one of them.",
+            "remedy": f"Omit {copies}." if one else "Keep one of them.",
         }
         yield Hit(rest, words)
 
@@ -608,12 +610,12 @@ for _name, _exact in (("duplicate", True), ("near duplicate", False)):
 
 @sample_rule(
     "linear combination",
-    "{what}: which of them drives cannot be told.",
-    "Leave out one of them.",
+    "{what}: which of them drives cannot be determined.",
+    "Omit one of them.",
     limits=Limits(
         problem=1e-3,
         below=True,
-        why="a standard error grows thirtyfold where a thousandth of a variance is its own",
+        why="standard errors grow thirtyfold if only a thousandth of a variance is a column's own",
     ),
 )
 def _combination(evidence: SampleEvidence) -> Iterator[Hit]:
@@ -626,14 +628,14 @@ def _combination(evidence: SampleEvidence) -> Iterator[Hit]:
         yield Hit(0.0, {"what": f"{names[j]} is the mean of {width} samples of {names[i]}"})
 
 
-# ---- records that do not explore, and that change ----
+# ---- records without noise, and records that change ----
 
 
 @sample_rule(
     "no noise, one cycle",
-    "The record repeats itself (correlation {again:.3f} with itself later) and noise is {share:.1g}"
-    " of a step: along one closed orbit every variable is a function of every other, so what "
-    "drives what cannot be told.",
+    "The record repeats itself (autocorrelation {again:.3f}), and noise is {share:.1g} of the "
+    "variance of a step. Along one closed orbit every variable is a function of every other, so "
+    "which drives which cannot be determined.",
     "Record from several starts, or with the system disturbed.",
     limits=Limits(
         problem=TINY, below=True, why="noise of a hundredth of a step never leaves the cycle"
@@ -653,12 +655,12 @@ def _cycle(evidence: SampleEvidence) -> Iterator[Hit]:
 
 @sample_rule(
     "trend",
-    "{who} {have} a trend ({share:.0%} of the variance of {worst}): variables that share one seem "
-    "to drive one another.",
-    "Remove it before, or give what causes it as a variable.",
+    "{who} {have} a trend ({share:.0%} of the variance of {worst}): variables that share a trend "
+    "seem to drive one another.",
+    "Remove it first, or add its cause as a variable.",
     limits=Limits(
         reservation=TREND,
-        why="a slope beyond five standard errors that is a twentieth of a variance",
+        why="a slope beyond five standard errors that makes up a twentieth of a variance",
     ),
 )
 def _trend(evidence: SampleEvidence) -> Iterator[Hit]:
@@ -675,12 +677,12 @@ def _trend(evidence: SampleEvidence) -> Iterator[Hit]:
     "change of regime",
     "The {what} of {worst} changes {where} the record{others}: one graph and "
     "one drift may not hold throughout.",
-    "Analyse the parts before and after on their own.",
+    "Analyse the parts before and after separately.",
     limits=Limits(
         reservation=APART,
         problem=APART,
-        why="standard errors, the largest of many tests on good records; a change of the size of "
-        "noise alone is a reservation: all links of such records were true (2133 records made)",
+        why="standard errors, the largest of many tests on good records; a change of the noise "
+        "level alone is a reservation: all links of such records were true (2133 simulated ones)",
     ),
 )
 def _regime(evidence: SampleEvidence) -> Iterator[Hit]:
@@ -700,14 +702,14 @@ def _regime(evidence: SampleEvidence) -> Iterator[Hit]:
 @sample_rule(
     "baselines",
     "The mean of {worst}{others} differs from recording to recording by {spread:.2g} standard "
-    "deviations, more than chance lets it. What keeps a level of its own in every recording looks "
-    "like a memory, and links variables that have none.",
-    "Where sensors or subjects differ, and not what happens, give every recording a mean of its "
-    "own: Recipe(offsets=True), or --offsets.",
+    "deviations, more than by chance. A separate level in every recording looks like memory, and "
+    "creates links where there are none.",
+    "If the sensors or subjects differ, and not the dynamics, give every recording its own mean: "
+    "Recipe(offsets=True), or --offsets.",
     limits=Limits(
         reservation=BASELINES,
-        why="standard deviations within recordings; levels .2 apart gave false lags in none of six "
-        "records of autoregressions, .4 apart in five",
+        why="standard deviations within recordings; in six records of autoregressions, levels .2 "
+        "apart gave false lags in none, .4 apart in five",
     ),
 )
 def _baselines(evidence: SampleEvidence) -> Iterator[Hit]:
@@ -727,12 +729,12 @@ def _baselines(evidence: SampleEvidence) -> Iterator[Hit]:
 
 @sample_rule(
     "random walk",
-    "Nothing pulls {who} back within the record: it wanders, or the record is short beside its "
-    "slowest movement. Variables that wander can seem related by chance.",
+    "Nothing pulls {who} back within the record: the values wander, or the record is short "
+    "compared with their slowest movement. Variables that wander can seem related by chance.",
     "Record for longer, or analyse the changes instead of the levels.",
     limits=Limits(
         reservation=UNIT_ROOT,
-        why="the statistic of Dickey and Fuller, at which half of all random walks lie above",
+        why="the Dickey–Fuller statistic that half of all random walks exceed",
     ),
 )
 def _walk(evidence: SampleEvidence) -> Iterator[Hit]:
@@ -757,8 +759,8 @@ def _walk(evidence: SampleEvidence) -> Iterator[Hit]:
         note=0.02,
         reservation=HARMFUL,
         problem=0.2,
-        why="error of rounding as a share of the variance of a step: it does the harm of errors "
-        "of measurement of that size",
+        why="the rounding error as a share of the variance of a step: as harmful as a measurement "
+        "error of that size",
     ),
 )
 def _quantised(evidence: SampleEvidence) -> Iterator[Hit]:
@@ -770,21 +772,19 @@ def _quantised(evidence: SampleEvidence) -> Iterator[Hit]:
 
 
 def _finely(evidence: SampleEvidence) -> Iterator[Sensor]:
-    """Return the sensors of which repeated values mean what a rule says: those that are neither
-    coarse nor rest at zero.
-    """
+    """Yield the sensors whose repeated values are meaningful: not coarse, not resting at zero."""
     fine = (sensor for sensor in evidence.sensors if not sensor.rounding > 0.02)
     return (sensor for sensor in fine if not rests(sensor.x))
 
 
 @sample_rule(
     "wrapped angle",
-    "{name} is an angle that starts again at {seam} after a full turn, and {share:.0%} of the "
-    "variance of its steps are jumps there: they are no changes that anything drives.",
-    "Give its sine and its cosine instead; of a phase that runs on, what numpy.unwrap returns.",
+    "{name} is an angle that starts again at {seam} after a full turn. Jumps there make up "
+    "{share:.0%} of the variance of its steps, and nothing drives these jumps.",
+    "Use its sine and its cosine instead; for a phase that keeps turning, use numpy.unwrap.",
     limits=Limits(
         problem=SMALLER,
-        why="steps of independent values lose half of their variance where they may go round",
+        why="steps of independent values lose half of their variance if they may wrap around",
     ),
 )
 def _wrapped(evidence: SampleEvidence) -> Iterator[Hit]:
@@ -801,7 +801,9 @@ def _wrapped(evidence: SampleEvidence) -> Iterator[Hit]:
     "{share:.1%} of the samples of {name} sit exactly at its largest or smallest value: the sensor "
     "is at its limit.",
     "Mark these samples as missing, or extend the range.",
-    limits=Limits(reservation=0.003, why="a good record of 1000 samples repeats no end thrice"),
+    limits=Limits(
+        reservation=0.003, why="a good record of 1000 samples has no extreme value three times"
+    ),
 )
 def _clipped(evidence: SampleEvidence) -> Iterator[Hit]:
     for sensor in _finely(evidence):
@@ -814,7 +816,7 @@ def _clipped(evidence: SampleEvidence) -> Iterator[Hit]:
     "{share:.0%} of the samples of {name} repeat the one before: {why}.",
     "{remedy}",
     limits=Limits(
-        problem=REPEATED, why="every second sample of a sensor that is read half as often"
+        problem=REPEATED, why="every second sample repeats if a sensor is read half as often"
     ),
 )
 def _held(evidence: SampleEvidence) -> Iterator[Hit]:
@@ -824,15 +826,15 @@ def _held(evidence: SampleEvidence) -> Iterator[Hit]:
             continue
         share, band, held = sensor.run.repeats, tests.deadband(sensor.x), None
         if band and share > BANDED:
-            why = f"it is written only where it has changed by {band:.3g} or more"
+            why = f"a value is written only after a change of {band:.3g} or more"
             remedy = "Ask for all samples, without exception reporting or compression."
             held = RESERVATION if share <= REPEATED else None
         elif sensor.clipped <= 0.003 and tests.in_a_row(sensor.x) < RESTING:
             why = "it was recorded less often than it is listed, or is an input that is held "
             why += "between changes"
-            remedy = "Take every sample once: sample as seldom as the slowest variable. An input "
-            remedy += f"that is held is declared: inputs=[{sensor.name!r}], or --inputs."
-            # What nothing drives may well be set by hand.
+            remedy = "Use each measurement once: sample as rarely as the slowest variable. Declare "
+            remedy += f"an input that is held: inputs=[{sensor.name!r}], or --inputs."
+            # A variable without drivers may well be set by hand.
             j, links = evidence.samples.names.index(sensor.name), evidence.links
             if share > REPEATED and links is not None and not links[:, j].any():
                 held = RESERVATION
@@ -844,11 +846,11 @@ def _held(evidence: SampleEvidence) -> Iterator[Hit]:
 
 @sample_rule(
     "stuck sensor",
-    "{name} stays at {value:.6g} for {run} samples, and hardly ever repeats a value elsewhere.",
+    "{name} stays at {value:.6g} for {run} samples, and rarely repeats a value elsewhere.",
     "Mark that stretch as missing.",
     limits=Limits(
         reservation=float(STUCK - 1),
-        why="eight equal samples in a variable that repeats one in ten are no chance",
+        why="eight equal samples are not chance in a variable that repeats one in ten",
     ),
 )
 def _stuck(evidence: SampleEvidence) -> Iterator[Hit]:
@@ -860,8 +862,8 @@ def _stuck(evidence: SampleEvidence) -> Iterator[Hit]:
 
 
 def _slow(sensor: Sensor) -> bool:
-    """Return whether a variable moves by no more than what it is rounded to right before its
-    longest run or right after, as a river at low flow: it may well stay where it is.
+    """Return whether a variable moves by no more than its rounding right before or right after its
+    longest run, like a river at low flow, which may well stay at one level.
     """
     first, last = sensor.run.start, sensor.run.start + sensor.run.length - 1
     for beside in (sensor.x[max(first - STUCK, 0) : first + 1], sensor.x[last:][: STUCK + 1]):
@@ -875,9 +877,9 @@ def _slow(sensor: Sensor) -> bool:
 @sample_rule(
     "interpolated",
     "{share:.0%} of the samples of {name} lie exactly between their neighbours: it was interpolated"
-    " from fewer, and knows its future.",
+    " from fewer samples and contains its own future.",
     "Use the samples that were measured.",
-    limits=Limits(problem=0.3, why="a third of the samples of a record at half the rate"),
+    limits=Limits(problem=0.3, why="a third of the samples if the record has half the rate"),
 )
 def _interpolated(evidence: SampleEvidence) -> Iterator[Hit]:
     for sensor in _finely(evidence):
@@ -887,13 +889,13 @@ def _interpolated(evidence: SampleEvidence) -> Iterator[Hit]:
 
 @sample_rule(
     "measurement error",
-    "{name} carries white errors of about {deviation} of its standard deviation, {share} of the "
-    "variance of its change from sample to sample.",
+    "{name} has white measurement errors of about {deviation} of its standard deviation, {share} "
+    "of the variance of its change from sample to sample.",
     "Average neighbouring samples, or sample less often; a lag may be off by one.",
     limits=Limits(
         note=HARMFUL / 2,
         reservation=HARMFUL,
-        why="error as a share of the variance of a step, from which on lags are found off by one",
+        why="the error as a share of the variance of a step at which lags start to be off by one",
     ),
 )
 def _spoilt(evidence: SampleEvidence) -> Iterator[Hit]:
@@ -911,14 +913,14 @@ def _spoilt(evidence: SampleEvidence) -> Iterator[Hit]:
 
 
 def _resting(x: np.ndarray) -> Bool[np.ndarray, "time"]:
-    """Return where every variable of several repeats its last value, `[time]`: the system is at
-    rest, before or after an experiment, and no sensor of it is stuck.
+    """Return where all of several variables repeat their last values, `[time]`: the system rests
+    before or after an experiment, and no sensor is stuck.
     """
     rest = np.zeros(len(x), bool)
     if x.shape[1] > 1:
         rest[1:] = (np.diff(x, axis=0) == 0).all(axis=1)
     long = [(start, stop) for start, stop in runs(rest) if stop - start >= STUCK]
-    # Samples at which all repeat by chance stay, and so does a record that was held throughout.
+    # Chance repeats of all variables do not count, nor does a record that was held throughout.
     rest[:] = False
     for start, stop in long if len(long) <= PAUSES else ():
         rest[start:stop] = True

@@ -1,4 +1,4 @@
-"""The verdict of a discovery: five lines, and the findings that they rest on."""
+"""The verdict of a discovery: five lines, and the findings behind them."""
 
 import itertools
 from collections.abc import Iterable
@@ -24,25 +24,24 @@ from ._graph_rules import GraphEvidence, evidence_of
 from ._sample_rules import SampleEvidence
 
 SUPPORTED, RESERVED, REFUSED = "supported", "with reservations", "not supported"
-# Names up to which shares are listed.
+# Largest number of variables whose shares are listed one by one.
 SHOWN_NAMES = 6
-# Reservations that are a problem together: the more there are, the fewer links are true, as
-# `benchmarks.verdict table` counts. Those that say what cannot be told, not what was found, do not
-# count.
+# Number of reservations that together are a problem: the more there are, the fewer links are true
+# (`benchmarks.verdict table`). Reservations about what cannot be determined do not count.
 MANY, UNTOLD = 6, ("short record", "hidden driver possible")
 
 
 class Verdict(str):
     """The verdict on a discovery: `"supported"`, `"with reservations"` or `"not supported"`.
 
-    Compares and formats as that text; `print(found.verdict.text)` gives the five lines.
+    It compares and formats as that text; `print(found.verdict.text)` gives the five lines.
 
     - `reasons`: the [`Finding`][ndde_jax.check.Finding]s that lower it, the gravest first; empty if
         it is supported.
-    - `notes`: what else was found, or dealt with, and weighs nothing.
-    - `lines`: what was found, how sure that is, what speaks against it, what was dealt with or
-        weighs nothing, and what to do next.
-    - `memory`: of each variable, the share of its rate's variance that persists in what is left
+    - `notes`: findings without weight, and what was dealt with.
+    - `lines`: what was found, how sure that is, what speaks against it, the notes, and what to do
+        next.
+    - `memory`: for each variable, the share of its rate's variance that persists in the residuals
         ([`residual_memory`][ndde_jax.check.residual_memory]); empty for irregular sampling.
     """
 
@@ -58,7 +57,7 @@ class Verdict(str):
         lines: Iterable[str] = (),
         memory: Iterable[float] = (),
     ):
-        """Weigh what was found: the gravest reason decides, or many reservations together."""
+        """Decide from the findings: the gravest reason, or many reservations together."""
         reasons = tuple(reasons)
         weights = {finding.weight for finding in reasons}
         told = [f for f in reasons if f.weight == RESERVATION and f.name not in UNTOLD]
@@ -71,7 +70,7 @@ class Verdict(str):
 
     @property
     def text(self) -> str:
-        """The lines, each wrapped at 88 columns."""
+        """The lines, wrapped at 88 columns."""
         return "\n".join(wrapped(line, "  ") for line in self.lines)
 
     def __getnewargs__(self):
@@ -80,8 +79,8 @@ class Verdict(str):
 
 @one_blas_thread()
 def verdict(found: Any) -> Verdict:
-    """Return the verdict on a [`Discovery`][ndde_jax.Discovery], from its samples, strengths and
-    residuals alone; nothing is fitted again.
+    """Return the verdict on a [`Discovery`][ndde_jax.Discovery] from its samples, strengths and
+    residuals, without fitting anything again.
     """
     evidence = evidence_of(found)
     samples = findings_of(SAMPLES, sample_evidence(found))
@@ -89,13 +88,13 @@ def verdict(found: Any) -> Verdict:
 
 
 def sample_evidence(found: Any) -> SampleEvidence:
-    """Return what rules about samples read, of a [`Discovery`][ndde_jax.Discovery]."""
+    """Return the evidence on the samples of a [`Discovery`][ndde_jax.Discovery]."""
     links = np.asarray(found.graph).any(axis=2) & ~np.eye(len(found.names), dtype=bool)
     return SampleEvidence(found.samples, found.inputs, links)
 
 
 def weigh(evidence: GraphEvidence, findings: Iterable[Finding], also: str = "") -> Verdict:
-    """Return the verdict that findings make; `also` says what was tested in addition."""
+    """Return the verdict from the findings; `also` names additional tests."""
     findings = gravest_first(findings)
     reasons = [finding for finding in findings if finding.weight != NOTE]
     notes = [finding for finding in findings if finding.weight == NOTE]
@@ -119,7 +118,7 @@ def _told(findings: list[Finding]) -> str:
 
 
 def _next(reasons: list[Finding], notes: list[Finding]) -> str:
-    # What a line of code mends comes first; logarithms also where they are only worth a try.
+    # Remedies by a line of code come first, logarithms even where they are only worth a try.
     logarithms = [f for f in notes if "transform=" in f.remedy] if reasons else []
     by_code = sorted(
         (f.remedy for f in reasons + logarithms if f.remedy),
@@ -133,7 +132,7 @@ def _next(reasons: list[Finding], notes: list[Finding]) -> str:
 
 
 def _beyond(remedy: str, said: str) -> str:
-    """Return a remedy without its choices that are said already."""
+    """Return a remedy without the choices that another remedy already gives."""
     choices = remedy.removesuffix(".").split(", or ")
     left = [one for one in choices if one.lower() not in said.lower()]
     if len(left) == len(choices):
@@ -168,13 +167,13 @@ def _sure(e: GraphEvidence) -> str:
     if len(names) > SHOWN_NAMES:
         explained = f"{float(np.median(inside)):.0%} in the median"
         tested = f"{len(less)} of {len(names)} variables"
-    poor = f" On blocks that were not fitted it is less than half of that: {tested}."
+    poor = f" On held-out blocks, less than half of that is explained: {tested}."
     return (
-        f"{firm} of {number} kept inputs have a strength above zero by its lower 95 % bound. "
-        f"Of the rates of change is explained: {explained}.{poor if len(less) else ''}"
+        f"{firm} of {number} kept inputs have a strength whose lower 95 % bound is above zero. "
+        f"Explained share of the rates of change: {explained}.{poor if len(less) else ''}"
     )
 
 
 def _share_explained(e: GraphEvidence, left: Any) -> Float[np.ndarray, "target"]:
-    """Return the shares of the modelled rates that are explained where others are left."""
+    """Return the explained shares of the modelled rates from the shares that are left."""
     return np.maximum(0.0, 1 - np.asarray(left, float)[e.modelled])

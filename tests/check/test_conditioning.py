@@ -91,7 +91,7 @@ def test_a_delay_that_is_no_candidate_is_noticed():
         model = ndde.fitting.fit_graph(w, "full", key=jr.key(0), config=QUICK)
         found = told(w, model, ("driver", "follower"))
         assert [finding.value > 0.1 for finding in found] == [True] * missed
-        assert all("rate of follower has" in finding.text for finding in found)
+        assert all("rate of follower are" in finding.text for finding in found)
 
 
 def test_residual_memory_across_gaps_and_trajectories():

@@ -309,9 +309,9 @@ def test_a_season_that_grows_with_the_level_asks_for_logarithms():
         5 + 0.006 * t[:, None] + 0.2 * np.cos(2 * np.pi * t[:, None] / 12 + [0, 1]) + own
     )
     season = found(sales, time_unit="month", names=("sales", "costs"))["season"]
-    assert season.weight != "note" and "grows with the level" in season.text
+    assert season.weight != "note" and "grow with the level" in season.text
     assert season.remedy == (
-        "Take logarithms, of what cannot fall below zero: transform={'sales': 'log', "
+        "Take logarithms of what cannot fall below zero: transform={'sales': 'log', "
         "'costs': 'log'} (--log \"sales\" --log \"costs\")."
     )
     # A code for missing values is no measurement below zero.
@@ -320,7 +320,7 @@ def test_a_season_that_grows_with_the_level_asks_for_logarithms():
     coded = found(coded, time_unit="month", names=("sales", "costs"))["season"]
     assert coded.remedy == season.remedy
     added = found(np.log(sales), time_unit="month")["season"]
-    assert "grows" not in added.text and "transform" not in added.remedy
+    assert "grow" not in added.text and "transform" not in added.remedy
 
 
 @pytest.mark.parametrize("bend, weight", [(0.0, "reservation"), (0.7, "problem")])
@@ -352,7 +352,7 @@ def test_copies_of_one_column_are_one_finding():
     named = [f for f in ndde.data_findings(ndde.read_samples(twice, dt=1.0, names=names))]
     said = [(f.name, f.text.split(" (")[0], f.remedy) for f in named if "dup" in f.name]
     assert said == [
-        ("duplicate", "again is a copy of close", "Leave out again."),
+        ("duplicate", "again is a copy of close", "Omit again."),
         (
             "near duplicate",
             "high, low, close, again are nearly copies of open",
@@ -398,7 +398,7 @@ def test_findings_come_the_gravest_first():
 
 def test_names_are_those_of_the_samples():
     finding = found(np.hstack([oscillators(), oscillators()[:, :1]]), names=("a", "b", "c", "twin"))
-    assert "twin" in finding["duplicate"].text and "Leave out twin" in finding["duplicate"].remedy
+    assert "twin" in finding["duplicate"].text and "Omit twin" in finding["duplicate"].remedy
 
 
 # ---- numbers ----

@@ -222,9 +222,9 @@ def test_missing_values():
 
 def test_hardly_explained(found):
     (text,) = line(with_strengths(found, risk=jnp.array([0.5, 0.95])), "largest unexplained share")
-    assert "of sea level;" in text and "Hardly anything is explained of 1 of 2." in text
+    assert "of sea level;" in text and "Almost nothing is explained for 1 of 2." in text
     (text,) = line(found, "largest unexplained share")
-    assert "of wind;" in text and "Hardly" not in text
+    assert "of wind;" in text and "Almost" not in text
 
 
 def test_collinear_inputs():

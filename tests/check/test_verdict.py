@@ -68,8 +68,8 @@ def test_what_explains_little_on_blocks_that_were_not_fitted_is_said(found):
     inside = 1 - np.asarray(found.strengths.risk)
     assert "blocks" not in again(found, held_out=1 - 0.6 * inside).verdict.lines[1]
     half = again(found, held_out=1 - np.array([0.6, 0.4, -3.0]) * inside).verdict.lines[1]
-    said = f"less than half of that: b {0.4 * inside[1]:.0%}, c 0%."
-    assert f"explained: a {inside[0]:.0%}, b" in half and half.endswith(said)
+    said = f"less than half of that is explained: b {0.4 * inside[1]:.0%}, c 0%."
+    assert f"rates of change: a {inside[0]:.0%}, b" in half and half.endswith(said)
 
 
 def test_the_report_begins_with_it_and_is_short(found):
@@ -112,7 +112,7 @@ def test_inputs_that_another_variable_could_carry(found, monkeypatch):
     into_first[1, 0, 0] = into_first[2, 0, 0] = True  # all rivals are variable 0
     assert with_rivals(many, into_first).verdict == "not supported"  # a copy, at the same lag
     told = with_rivals(many, into_first, lag=1).verdict
-    assert told == "with reservations" and "or from the target's own past" in told.reasons[0].text
+    assert told == "with reservations" and "or by the target's own past" in told.reasons[0].text
     assert told.reasons[0].remedy.startswith("Record for longer")
     evidence = evidence_of(with_rivals(np.ones_like(many), np.ones_like(many)))
     assert evidence.replaceable.all()  # of two lags neither is between others
@@ -124,7 +124,7 @@ def test_weak_edges_are_a_reservation_and_many_a_refusal(found):
     one = again(found, lower=lower)
     assert one.verdict == "with reservations" and reasons(one) == ["weak edges"]
     assert "a → a after 0.5 months" in one.verdict.reasons[0].text
-    assert "inputs is hardly worth its price" in one.verdict.reasons[0].text
+    assert "inputs is barely worth its price" in one.verdict.reasons[0].text
     lower[1, 1, 0] = -0.1
     assert again(found, lower=lower).verdict == "not supported"
 
@@ -202,7 +202,7 @@ def test_links_that_pass_on_nothing_new_are_weak(found, monkeypatch):
     stale[0, 1] = True
     one = with_pairs(many, monkeypatch, unconfirmed=stale)
     assert one.verdict == "with reservations" and "weak edges" in reasons(one)
-    assert "pass on nothing that is new in their source" in " ".join(one.verdict.text.split())
+    assert "pass on nothing new from their source" in " ".join(one.verdict.text.split())
     stale[1, 2, 0] = True
     assert with_pairs(many, monkeypatch, unconfirmed=stale).verdict == "not supported"
 
@@ -275,7 +275,7 @@ def test_three_neighbouring_lags_of_a_flow_stand_for_what_is_not_seen(monkeypatc
     monkeypatch.setattr("ndde_jax._discovery.relations", lambda *_, **__: partly)
     flow = again(found, reading="flow")
     assert flow.verdict == "not supported" and reasons(flow) == ["neighbouring lags"]
-    assert "two at most, but more are kept of a → b." in " ".join(flow.verdict.text.split())
+    assert "two lags at most, but more are kept for a → b." in " ".join(flow.verdict.text.split())
     assert again(found).verdict == "supported"  # as a map
     # Nothing unseen drives what was set.
     assert again(flow, inputs=("a",)).verdict == "with reservations"
@@ -331,7 +331,7 @@ def test_data_that_lie_are_reasons():
     x = np.hstack([oscillators()[:, :2], oscillators()[:, :1]])
     found = found_on(x, edges=EDGES, names=NAMES)
     assert found.verdict == "not supported" and reasons(found) == ["duplicate"]
-    assert "Leave out c" in found.verdict.lines[-1]
+    assert "Omit c" in found.verdict.lines[-1]
 
 
 def test_it_is_kept_with_the_discovery(found, tmp_path):

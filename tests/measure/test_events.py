@@ -199,7 +199,7 @@ def test_a_discovery_joins_who_follows_only_and_says_why(found):
     apart = ~np.eye(5, dtype=bool)
     np.testing.assert_allclose(found.source_scores[apart], events.ranking.value[apart])
     assert "passing events" in {finding.name for finding in found.verdict.reasons}
-    assert "who comes first" in found.verdict.text
+    assert "comes first" in found.verdict.text
     assert events.choice in found.choices
 
 
