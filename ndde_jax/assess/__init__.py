@@ -1,6 +1,6 @@
-"""The facts beside a graph: error rates of its edges, and pairs that no arrow describes.
+"""Facts about a graph: error rates of its edges, and relations of pairs that no arrow describes.
 
-A [`Discovery`][ndde_jax.Discovery] has all of it as attributes: `found.p_values`, `found.q_values`,
+A [`Discovery`][ndde_jax.Discovery] has them as attributes: `found.p_values`, `found.q_values`,
 `found.confounded`, `found.at_once`, `found.residual_correlation` and `found.drifting`.
 """
 

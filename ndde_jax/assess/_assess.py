@@ -1,10 +1,10 @@
-"""Error rates of edges, and what is unseen, at once, or drifting beside a graph.
+"""Error rates of edges, and hidden, contemporaneous or drifting relations beside a graph.
 
-Of two variables that are related at once the shape of distributions tells which drives the other:
-where x drives y within a sampling interval, y = b x + e with e independent of x. A sum of
-independent variables is nearer to a normal distribution than its parts, so that the two directions
-differ in their likelihood unless all is normal (Hyvärinen and Smith, 2013, "Pairwise likelihood
-ratios for estimation of non-Gaussian structural equation models").
+If two variables are related at once, the shape of their distributions shows which drives the other.
+If x drives y within a sampling interval, y = b x + e with e independent of x. A sum of independent
+variables is closer to a normal distribution than its parts, so the two directions differ in
+likelihood unless all variables are normal (Hyvärinen and Smith, 2013, "Pairwise likelihood ratios
+for estimation of non-Gaussian structural equation models").
 """
 
 import dataclasses
@@ -37,8 +37,8 @@ from ._relations import (
 from ._rivals import Rivals, partial_rivals, rivals
 from ._score import Rows, edge_p_values, kept_p_values, partial_rows_of, read_inputs, rows_of
 
-# The entropy of a density by its mean log cosh, that of a normal one being `NORMAL`, and by its
-# skewness (Hyvärinen, 1998).
+# Constants of the approximation of an entropy by the mean log cosh, which is `NORMAL` for a normal
+# density, and by the skewness (Hyvärinen, 1998).
 NORMAL, HEAVY, SKEW = 0.37457, 79.047, 7.4129
 
 
@@ -46,13 +46,13 @@ NORMAL, HEAVY, SKEW = 0.37457, 79.047, 7.4129
 
 
 def direction_evidence(left: Float[np.ndarray, "row dim"], pairs: Pairs) -> Square:
-    """Return by how many nats a relation of residuals is likelier from source to target than the
-    other way round, antisymmetric; 0 for what is no pair, and near 0 where all is normal.
+    """Return by how many nats a relation of residuals is likelier from source to target than in
+    reverse, antisymmetric; 0 for other pairs, and near 0 if all residuals are normal.
 
     **Arguments:**
 
-    - `left`: the residuals, NaN where they are not known.
-    - `pairs`: which to compare, symmetric.
+    - `left`: the residuals, NaN where unknown.
+    - `pairs`: the pairs to compare, symmetric.
     """
     nats = np.zeros(pairs.shape)
     for i, j in np.argwhere(np.triu(pairs, 1)):
@@ -70,19 +70,19 @@ def direction_evidence(left: Float[np.ndarray, "row dim"], pairs: Pairs) -> Squa
 
 
 def _entropy(u: Float[np.ndarray, " row"]) -> float:
-    """Return the entropy of a sample of mean zero once it is of variance one, up to a constant."""
+    """Return the entropy of a zero-mean sample scaled to unit variance, up to a constant."""
     u = u / max(u.std(), 1e-300)
     log_cosh = np.logaddexp(u, -u) - np.log(2)
     skew = (u * np.exp(-(u**2) / 2)).mean()
     return float(-HEAVY * (log_cosh.mean() - NORMAL) ** 2 - SKEW * skew**2)
 
 
-# The p-value at which a source that is not kept counts half in a ranking, and the part that counts
-# of all sources of a target into which none is kept. A ranking by shares of what tells each rate
-# would give what chance explains of an actuator as much as what drives a sensor. Both were chosen
-# by looking at rankings of simulated plants, of the world's benchmarks and of CausalDynamics'
-# developer set: a level of .2 ranks them about as well; a smaller part ranks plants better, and
-# networks of which few samples keep few edges worse.
+# The p-value at which a source that is not kept counts half in a ranking, and the factor for all
+# sources of a target without kept edges. A ranking by explained shares of each rate would rate what
+# explains an actuator by chance as highly as what drives a sensor. Both were chosen by inspecting
+# rankings of simulated plants, of the world's benchmarks and of CausalDynamics' developer set. A
+# level of .2 ranks them about as well. A smaller factor ranks plants better, and networks with few
+# samples and few kept edges worse.
 LIKELY, UNDRIVEN = 0.05, 0.25
 
 
@@ -111,9 +111,9 @@ class ErrorRates:
         return q
 
     def weighed(self, ranking: Square, graph: KnownGraph) -> Square:
-        """Return a ranking of sources in which another variable without a kept edge counts less:
-        1 / (1 + 20 p), where p is that of all its lags together by Fisher's method, and a quarter
-        of that where the target keeps no edge from any other variable, as one that nothing drives.
+        """Return a ranking of sources in which other variables without a kept edge count less, by
+        1 / (1 + 20 p), where p combines all lags of a source by Fisher's method, and by a quarter
+        of that if the target keeps no edge from any other variable.
         """
         from scipy.special import chdtrc  # takes a moment to import
 
@@ -123,7 +123,7 @@ class ErrorRates:
         weight = 1 / (1 + chdtrc(2 * np.maximum(tested.sum(axis=2), 1), surprise) / LIKELY)
         undriven = ~np.any(linked & others, axis=0, keepdims=True)
         weight = np.where(undriven, weight * UNDRIVEN, weight)
-        # What precedence ranks below nothing stays there.
+        # Negative rankings by precedence stay as they are.
         return np.where(linked | ~others | (ranking <= 0), ranking, ranking * weight)
 
 
@@ -134,27 +134,28 @@ TARGETS = ("static", "derived", "turning_back", "persistent")
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Relations:
-    """The relations that a graph of causes does not hold.
+    """Relations that a causal graph does not contain.
 
-    - `correlation` of what is left of two rates, pairs that are related `at_once` and pairs that
-        are `confounded`, `[source target]`, symmetric.
-    - `forward`: of pairs at once, by how many nats the source rather drives the target than the
-        other way round, by the shape of their distributions, `[source target]`, antisymmetric.
+    - `correlation`: correlation of the residuals of two rates; pairs that are related `at_once`,
+        and pairs that are `confounded`; all `[source target]`, symmetric.
+    - `forward`: for pairs at once, by how many nats the source is likelier to drive the target than
+        the reverse, from the shape of their distributions, `[source target]`, antisymmetric.
     - `drifting`: inputs whose effect changes, `[source target lag]`.
-    - `static`: variables that are functions of the present states of others, `[target]`, and those
-        that seem to be computed from them, `derived`.
-    - `rivals`: what replacing a kept input by another candidate costs, `Rivals`.
-    - `not_excluded`: links that may as well come from something unseen that drives both, since
-        nothing that moves the source shows that the target follows, `[source target]`.
-    - `partly`: links whose target follows the source by less than all of their effect, where
-        something moves it, `[source target]`; those that are not excluded among them.
-    - `unconfirmed`: links between different variables that explain nothing that is new in their
-        source, `[source target lag]`.
-    - `turning_back`: variables of which what is left of the rate turns back at the next step, as
-        errors of the measurement make it, `[target]`.
-    - `persistent`: variables whose rates go on from one step to the next beyond what is kept, where
-        those of the record do, `[target]`.
-    - `later`: states later than every candidate that explain what is left of a rate, `Later`.
+    - `static`: variables that are functions of the present states of others, `[target]`; `derived`:
+        those that seem to be computed from them.
+    - `rivals`: the cost of replacing a kept input by another candidate, `Rivals`.
+    - `not_excluded`: links that may come from an unobserved driver of both variables, since nothing
+        that moves the source shows that the target follows, `[source target]`.
+    - `partly`: links whose target shows less than the full effect if something moves the source,
+        `[source target]`; includes those that are `not_excluded`.
+    - `unconfirmed`: links between different variables that pass on nothing new from their source,
+        `[source target lag]`.
+    - `turning_back`: variables whose residual rates are negatively autocorrelated, as measurement
+        errors make them, `[target]`.
+    - `persistent`: variables whose rates persist from one step to the next beyond the kept inputs,
+        if the rates of the whole record do, `[target]`.
+    - `later`: states further back than every candidate that explain the residual of a rate,
+        `Later`.
     """
 
     correlation: Square
@@ -174,7 +175,7 @@ class Relations:
 
     @classmethod
     def none(cls, graph: KnownGraph) -> "Relations":
-        """Return the relations of a graph of which nothing is told."""
+        """Return the relations of a graph about which nothing is known."""
         none = np.zeros_like(graph)
         parts = ((PAIRS, none[..., 0]), (EDGES, none), (TARGETS, none[0, :, 0]))
         flags: Any = {name: part for names, part in parts for name in names}
@@ -189,8 +190,8 @@ class Relations:
     def with_target(
         self, j: int, part: "Relations", some: Bool[np.ndarray, " target"]
     ) -> "Relations":
-        """Return the relations with what those of `some` variables tell of the target j; that
-        something hidden drives it and an input is noted for this direction alone.
+        """Return the relations with those of target j replaced by a `part` for `some` variables;
+        a hidden driver of j and an input is recorded in this direction only.
         """
         numbers, own = np.flatnonzero(some), int(some[:j].sum())
         values = {}
@@ -207,7 +208,7 @@ class Relations:
         return dataclasses.replace(self, **values, later=later)
 
     def of_links(self, linked: Pairs) -> "Relations":
-        """Return the relations where what is told of links is told of some pairs only."""
+        """Return the relations with those about links limited to some pairs."""
         either = linked | linked.T
         return dataclasses.replace(
             self,
@@ -217,8 +218,8 @@ class Relations:
         )
 
     def of_events(self) -> "Relations":
-        """Return the correlation alone, and what is static: other tests take the inputs kept for
-        what explains the rates.
+        """Return only the correlation and the static variables: the other tests assume that the
+        kept inputs explain the rates.
         """
         nothing = Relations.none(self.unconfirmed)
         return dataclasses.replace(
@@ -228,15 +229,17 @@ class Relations:
     def ranked(
         self, lagged: Square, graph: KnownGraph, risk: Float[np.ndarray, " target"]
     ) -> Square:
-        """Return a ranking of sources by their past and present with what pairs share at once: the
-        part of the rate's variance that goes with what is new at the same time in the source alone,
-        more of it for the likelier direction; what moves all variables, as a market does, would
-        outweigh every delayed link. Where a link is kept, it tells the direction better.
+        """Return a ranking of sources by past and present states, plus what pairs share at once.
+
+        The added part is the share of the rate's variance that goes with the residual of the source
+        alone, weighted by the likelihood of the direction. Without partial correlations, a common
+        movement such as a market's would outweigh every delayed link. A kept link shows the
+        direction better, so pairs with one get nothing added.
 
         **Arguments:**
 
         - `lagged`: the ranking by past and present states.
-        - `risk`: share of the variance of each rate that is left.
+        - `risk`: the unexplained share of the variance of each rate.
         """
         linked = graph.any(axis=2)
         alone = self.at_once & ~linked & ~linked.T
@@ -246,9 +249,9 @@ class Relations:
         return lagged + np.where(alone, shared * odds, 0)
 
     def of_inputs(self, inputs: Bool[np.ndarray, " source"]) -> "Relations":
-        """Return the relations where some variables are known to drive the others: nothing unseen
-        drives one of them and a target, and what they share with it at once goes its way. What two
-        of them share is no matter of the system.
+        """Return the relations if some variables are known inputs: no unobserved variable drives an
+        input and a target, relations at once point to the target, and those of two inputs do not
+        count.
         """
         known = inputs[:, None] | inputs[None]
         toward = inputs[:, None] & ~inputs[None]
@@ -261,10 +264,10 @@ class Relations:
         )
 
     def of_held(self, sources: Sequence[int]) -> "Relations":
-        """Return the relations where some sources have a new value at few samples only.
+        """Return the relations if some sources have new values at few samples only.
 
-        What is new in them came at any time since the last value, so that it cannot be told whether
-        their targets follow it: what seemed to be a hidden driver is not excluded.
+        Their news came at any time since the last value, so a test cannot show whether their
+        targets follow it. An apparent hidden driver becomes one that is not excluded.
         """
         held = np.zeros(len(self.confounded), bool)
         held[list(sources)] = True
@@ -277,16 +280,16 @@ class Relations:
         )
 
 
-# Rows below which nothing is tested; and the share of a target's windows that miss nothing up to
-# which it is told by windows of its own.
+# Number of rows below which nothing is tested, and the share of complete windows up to which each
+# target uses windows of its own.
 FEWEST, COMPLETE = 40, 0.5
 
 
 def later_of(
     windows: Windows, graph: Any, model: AbstractDelayModel | Callable | None = None
 ) -> Later:
-    """Return the part of [`relations`][ndde_jax.assess.relations] that tells of delays longer than
-    every candidate.
+    """Return the part of [`relations`][ndde_jax.assess.relations] about delays longer than every
+    candidate.
     """
     graph = _checked(windows, graph, "later_of")
     rows = rows_of(windows, model)
@@ -304,8 +307,8 @@ def error_rates(windows: Checked[Windows], graph: Any) -> ErrorRates:
 
     **Arguments:**
 
-    - `windows`: of one system, outside `jit`.
-    - `graph`: `[source target lag]`.
+    - `windows`: windows of one system, outside `jit`.
+    - `graph`: the graph, `[source target lag]`.
 
     **Returns:** [`ErrorRates`][ndde_jax.assess.ErrorRates], NaN for fewer than 40 windows.
 
@@ -338,19 +341,19 @@ def relations(
     *,
     undecided: Checked[bool] = False,
 ) -> Relations:
-    """Return what the inputs of a graph leave says about pairs of variables and about time.
+    """Return what the residuals of a graph show about pairs of variables and changes over time.
 
     **Arguments:**
 
-    - `windows`: of one system, outside `jit`.
-    - `graph`: `[source target lag]`.
-    - `model`: a drift on that graph, which is given beside polynomials of the inputs where these
-        leave much more: the rest of a strong bend is nothing unseen. By default none.
-    - `undecided`: whether forward differences may as well be those of a continuous path. What a
-        link of such a path does within a step then relates no pair at once. By default they are
-        not.
+    - `windows`: windows of one system, outside `jit`.
+    - `graph`: the graph, `[source target lag]`.
+    - `model`: a drift on that graph, used as a further column where it explains much more than
+        polynomials of the inputs, so that a strong bend is not mistaken for an unobserved variable.
+        By default none.
+    - `undecided`: whether forward differences may also be those of a continuous path. The effect of
+        a link of such a path within a step then relates no pair at once. By default they may not.
 
-    **Returns:** [`Relations`][ndde_jax.assess.Relations]; nothing is told of fewer than 40 windows.
+    **Returns:** [`Relations`][ndde_jax.assess.Relations]; empty for fewer than 40 windows.
 
     **Raises:** `ValueError` for a graph of another shape.
 
@@ -369,15 +372,15 @@ def relations(
     found = _relations(rows, every, graph, required, undecided)
     if len(rows.rates) > COMPLETE * np.median(np.asarray(windows.count(graph))):
         return found
-    # Most windows miss some variable.
+    # Most windows lack some variable.
     return _by_target(found, every, graph, required, undecided)
 
 
 def _by_target(
     found: Relations, every: Rows, graph: KnownGraph, required: KnownGraph, undecided: bool
 ) -> Relations:
-    """Return the relations of every target by the rows that hold it, its inputs, and theirs, where
-    there are enough; pairs at once as they were found, by the rows that hold both.
+    """Return the relations of each target from the rows that have it, its inputs and their inputs,
+    if there are enough; pairs at once are those found from the rows that have both variables.
     """
     linked = np.asarray(graph.any(axis=2))
     if np.isnan(found.correlation).all():
@@ -410,27 +413,25 @@ def _by_target(
 def _relations(
     rows: Rows, every: Rows, graph: KnownGraph, required: KnownGraph, undecided: bool
 ) -> Relations:
-    """Return the relations by rows that are complete, and by `every` row where some of its values
-    may be missing.
-    """
+    """Return the relations from complete rows, and from `every` row where values may be missing."""
     if len(rows.rates) < FEWEST:
         return Relations.none(graph)
     inputs = read_inputs(rows)
     left = residuals(inputs, graph)
     some, apart = inputs, left
-    # What polynomials leave of a bend that two rates share relates them: the drift is given too.
+    # A bend shared by two rates relates their polynomial residuals, so the drift is given too.
     if every.known is not None:
         some, apart = read_inputs(every), partial_residuals(every, graph, poor=1.0)
     elif rows.drift is not None:
         apart = residuals(inputs, graph, poor=1.0)
     mistaken = turning_back(rows, left)
     static, hidden = static_targets(rows, left), unseen(inputs, graph, left, mistaken)
-    # A map may well act over several lags: there only what was tested says that a target does not.
+    # A map may act over several lags: there only tested links can show that a target does not.
     partly = hidden.partly & (np.isfinite(hidden.follows) | (not undecided))
     related = at_once(some, graph, apart, undecided)
     correlation = related.correlation
     if static.derived.any():
-        # What is computed from others is related to them at once, and relates them given itself.
+        # A computed variable is related to its parts at once, and relates them given itself.
         related = at_once(some, graph, np.where(static.derived, np.nan, apart), undecided)
     return Relations(
         correlation=correlation,

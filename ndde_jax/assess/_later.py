@@ -1,4 +1,4 @@
-"""Delays longer than every candidate, seen in what the kept inputs leave of the rates."""
+"""Delays longer than every candidate, found in the residuals of the rates."""
 
 from typing import NamedTuple
 
@@ -10,24 +10,24 @@ from ..windows._choose_lags import at_every_lag
 from ._relations import saturating
 from ._score import NOISE, Columns, Inputs, basis, bounded_left, given_columns, group_test, tested
 
-# Error rate of a whole record: states of all variables at all lags together (Bonferroni); and the
-# least share of what is left that a state must explain. Set by looking: of 40 rates whose delay was
-# left out of the candidates it was .04 to .79; of 190 graphs that lack none two had .031 and .035,
-# and the others no such state.
+# Error rate of a whole record, for states of all variables at all lags together (Bonferroni), and
+# the smallest share of the residual variance that a state must explain. Chosen by inspection: it
+# was .04 to .79 for 40 rates whose delay was excluded from the candidates; of 190 complete graphs,
+# two had .031 and .035, and the others no such state.
 ERROR, LEAST = 0.01, 0.03
-# How far back states are looked at: as a share of the record, and beyond the largest candidate in
-# multiples of it, with some samples more.
+# How far back states are tested: at most a share of the record, and beyond the largest candidate by
+# a multiple of it and some samples more.
 FURTHEST, MULTIPLE, MORE = 0.1, 4, 20
-# Share of a state beside what is given, below which it is given.
+# Residual share of a state, given the other columns, below which it is determined by them.
 OWN = 1e-3
-# Directions of a basis whose inner products are computed together.
+# Number of basis directions whose inner products are computed together.
 SOME = 8
 
 
 class Later(NamedTuple):
-    """The state, later than every candidate, that explains most of what is left of each rate,
-    `[target]`: its `source` and `lag` in samples, −1 where none does beyond chance, and the `share`
-    of what is left.
+    """The state, further back than every candidate, that explains most of the residual of each
+    rate, `[target]`: its `source` and `lag` in samples, −1 if none does beyond chance, and the
+    `share` of the residual variance.
     """
 
     source: Int[np.ndarray, " target"]
@@ -36,16 +36,16 @@ class Later(NamedTuple):
 
     @classmethod
     def none(cls, dim: int) -> "Later":
-        """Return what is found where no rate has such a state."""
+        """Return the result if no rate has such a state."""
         return cls(np.full(dim, -1), np.full(dim, -1), np.zeros(dim))
 
 
 def later_states(inputs: Inputs, graph: KnownGraph, asked: Bool[np.ndarray, " target"]) -> Later:
-    """Return the states later than every candidate that tell of what is left of the rates that are
-    `asked` about.
+    """Return the states further back than every candidate that explain the residuals of the rates
+    that are `asked` for.
 
-    Inner products with all states at all lags, beside what the kept inputs say of these, show the
-    strongest one; a test that holds for changing variances decides on it.
+    The strongest state is the one with the largest inner product, after projecting out the kept
+    inputs, over all states and lags. A heteroscedasticity-robust test decides on it.
     """
     rows, dim = inputs.rows, inputs.rows.dim
     found = Later.none(dim)
@@ -81,11 +81,11 @@ def later_states(inputs: Inputs, graph: KnownGraph, asked: Bool[np.ndarray, " ta
         explained = along(left[:, None])[:, :, 0] ** 2 / max(float(left @ left), 1e-300)
         explained = np.where(own > OWN * size, explained / np.maximum(own, 1e-300), 0)
         explained[:last] = 0
-        # A state that prior knowledge excludes at every lag is none.
+        # A state that prior knowledge excludes at every lag does not count.
         explained *= np.repeat(rows.allowed[:, j].any(axis=1), states.shape[2])
         lag, state = np.unravel_index(explained.argmax(), explained.shape)
         share = float(explained[lag, state])
-        # Where hardly any noise moves a rate, earlier states foretell the error of the method, too.
+        # With very little noise, earlier states also predict the error of the method.
         beyond = share * float(left @ left) > NOISE * float(np.sum((rate - rate.mean()) ** 2))
         lag, source = int(lag) + 1, int(state) // states.shape[2]
         before = rows.before(lag)

@@ -23,11 +23,10 @@ from ._score import (
     tested,
 )
 
-# The level at which a link must explain something, before and beside what a variable that is
-# related to its target does at the same sample; and the most of these that are looked at, those of
-# the largest correlation.
+# The level at which a link must explain something, alone and given the value at the same sample of
+# a variable related to its target, and the largest number of such variables, by correlation.
 LEVEL, MOST = 0.01, 3
-# Share of the partial correlation of a pair from which on those of both with a third count as much.
+# Share of the partial correlation of a pair from which on those with a third count as much.
 SHARED = 0.5
 
 
@@ -40,26 +39,25 @@ def passed_on_p_values(
     undecided: bool = False,
 ) -> KnownScores:
     """Return the p-values of links that another variable passes on within a sampling interval,
-    beside what that does at the same sample, `[source target lag]`; NaN for all other edges.
+    given its value at the same sample, `[source target lag]`; NaN for all other edges.
 
-    If a drives b some samples later, and b drives c at once, then the past of a foretells c. Beside
-    the value of b at the same sample it says nothing of c. A link of its own says something beside
-    any variable. So a link is passed on that explains nothing beside one of the variables that are
-    related to its target at once, or beside all of them, where one of these has the same source at
-    the same lag: the rule of the PC algorithm (Spirtes, Glymour and Scheines, 2000), as in PCMCI+
-    (Runge, 2020). Of links that explain one another's, as of two sensors of one quantity, one
-    stays. What works at once works in one direction: links that are passed on only if two variables
-    work on one another both stay, since nothing tells which one is. Pairs that are both related to
-    a third variable about as much as to one another are not asked: something unseen may move all
-    three, as a field moves stations, and beside that what a source passes on at once may cancel a
-    link of its own.
+    If a drives b some samples later and b drives c at once, the past of a predicts c, but not given
+    the value of b at the same sample. A direct link explains something given any variable. A link
+    is therefore passed on if it explains nothing given one of the variables related to its target
+    at once, or given all of them, and one of these has the same source at the same lag. This is the
+    rule of the PC algorithm (Spirtes, Glymour and Scheines, 2000), as in PCMCI+ (Runge, 2020). Of
+    links that explain one another, as those of two sensors of one quantity, one stays. A relation
+    at once has one direction: links that are passed on only if two variables act on each other both
+    stay, since nothing shows which one is direct. Pairs about as strongly related to a third
+    variable as to each other are not tested: an unobserved variable may move all three, as a field
+    moves stations, and what a source passes on at once may then cancel its direct link.
 
     **Arguments:**
 
-    - `windows`: of a map, one system, outside `jit`.
-    - `graph`: the inputs that tell most of every rate, `[source target lag]`.
-    - `model`, `undecided`: as of [`relations`][ndde_jax.assess.relations]. Links into a target that
-        polynomials describe much worse than the model are not asked.
+    - `windows`: windows of a map, one system, outside `jit`.
+    - `graph`: the inputs that explain most of every rate, `[source target lag]`.
+    - `model`, `undecided`: as for [`relations`][ndde_jax.assess.relations]. Links into a target
+        that polynomials describe much worse than the model are not tested.
     """
     check_concrete("passed_on_p_values", (windows, graph), "Call it outside jit.")
     rows, graph = rows_of(windows), np.array(graph)
@@ -70,11 +68,11 @@ def passed_on_p_values(
     left = residuals(inputs, graph)
     if not at_once(inputs, graph, left, undecided).related.any():
         return p
-    # What polynomials leave of a bend that two rates share relates them.
+    # A bend shared by two rates relates their polynomial residuals.
     rows = rows_of(windows, model)
     inputs = inputs._replace(rows=rows)
     pairs = at_once(inputs, graph, residuals(inputs, graph, poor=1.0), undecided)
-    # Of what is computed from others these give all there is.
+    # Computed variables are determined by their parts, so they are excluded.
     own = ~static_targets(rows, left).derived
     related, now = pairs.related & own[:, None] & own, rows.lags.index(0)
     size = np.where(related, np.abs(partial_correlations(pairs.correlation)), 0)
@@ -101,7 +99,7 @@ def passed_on_p_values(
             first[along[:-1], along[1:]] = True
             continue
         carried[i, j, a] = True
-        # Passed on only against the way of others: then so may be the link back, and both stay.
+        # Passed on only against the direction of others: so may the link back, and both stay.
         if _nearest(related, carried[i, :, a] & (np.arange(rows.dim) != j), j) is not None:
             carried[j, i] |= np.isfinite(through[j, i])
             through[j, i] = np.nan
@@ -111,10 +109,10 @@ def passed_on_p_values(
 def _nearest(
     leads: Bool[np.ndarray, "dim dim"], carriers: Bool[np.ndarray, "dim"], target: int
 ) -> list[int] | None:
-    """Return the variables on the shortest way at once from one of the carriers to a target, with
-    these two; None where there is no way.
+    """Return the variables on the shortest path at once from one of the carriers to a target, with
+    both ends; None if there is no path.
 
-    - `leads`: which variable may work on which at once, `[source target]`.
+    - `leads`: which variable may act on which at once, `[source target]`.
     """
     from scipy.sparse.csgraph import breadth_first_order  # takes a moment to import
 
@@ -135,8 +133,8 @@ def _by_chance(
     edge: tuple[int, int],
     beside: list[np.ndarray],
 ) -> float:
-    """Return the largest p-value of an edge beside each of some columns; 0 where it does not show
-    in this test at all, as one that multiplies others.
+    """Return the largest p-value of an edge given each of some columns; 0 if this test cannot
+    detect the edge at all, for example one that multiplies others.
     """
     others = kept.copy()
     others[edge] = False

@@ -1,9 +1,9 @@
-"""Relations that a graph of causes does not hold: at once, by hidden drivers, static, drifting.
+"""Relations that a causal graph does not contain: at once, by hidden drivers, static, drifting.
 
-A hidden common driver: where h drives s and later t, the past of s is a noisy reading of h, and
-what is found is s -> t. But t then follows what is *new* in s and not s: how s came about, from its
-own past and from its inputs, has nothing to do with h, and must be subtracted. So whatever moves s
-leaves t alone, and is an instrument that tells. A cause leaves no such sign.
+Hidden common drivers: if h drives s and later t, the past of s is a noisy proxy for h, and the link
+found is s -> t. But t then follows only what is *new* in s. The part of s that comes from its own
+past and its inputs has nothing to do with h and must be subtracted. So whatever moves s leaves t
+unaffected, and is an instrument that reveals h. A true cause leaves no such sign.
 """
 
 import itertools
@@ -43,18 +43,18 @@ from ._score import (
     source_tests,
 )
 
-# Correlation of what is left, and partial one, below which a link inside the interval does no harm;
-# and the expected share of false pairs among those found (Benjamini and Hochberg, 1995), so that a
-# record of unrelated variables has any with this probability. Of six stations that share a field in
-# equal parts the partial one is about .18, which the first limit was set by looking at. Where they
-# share more or less of it many are below: a `CLOSE` pair may stand by a `WEAK` partial one.
+# Residual correlation, and partial correlation, below which a link within the interval is harmless,
+# and the expected share of false pairs among those found (Benjamini and Hochberg, 1995), which is
+# also the probability of any pair in a record of unrelated variables. The first limit was chosen by
+# inspecting six stations that share a field equally, with partial correlations of about .18. If
+# they share more or less of it, many are smaller: a `CLOSE` pair needs only a `WEAK` partial one.
 RELATED, CHANCE = 0.12, 1 / 40
 CLOSE, WEAK = 0.25, 0.05
 
 
 class AtOnce(NamedTuple):
-    """`correlation` of what is left of two rates, and whether it stands given the rest, `related`;
-    both symmetric, `[source target]`.
+    """The `correlation` of the residuals of two rates, and whether it remains given all others,
+    `related`; both symmetric, `[source target]`.
     """
 
     correlation: Square
@@ -62,10 +62,10 @@ class AtOnce(NamedTuple):
 
 
 def residuals(inputs: Inputs, graph: KnownGraph, poor: float = POOR) -> PerRow:
-    """Return what a regression on the inputs kept leaves of every rate: with bends and products,
-    and with the fitted drift where these leave `poor` times as much as it does.
+    """Return the residuals of every rate from a regression on the kept inputs, with bends and
+    products, and with the fitted drift where these leave `poor` times as much as it does.
 
-    NaN where there are hardly more rows than columns.
+    NaN if there are too few rows for the columns.
     """
     rates = inputs.rows.rates
     left = np.full_like(rates, np.nan)
@@ -77,8 +77,8 @@ def residuals(inputs: Inputs, graph: KnownGraph, poor: float = POOR) -> PerRow:
 
 
 def partial_residuals(rows: Rows, graph: KnownGraph, poor: float = POOR) -> PerRow:
-    """Return [`residuals`][ndde_jax.assess._relations.residuals] of rows that miss values of some
-    variables, NaN where a rate or one of its inputs is not measured.
+    """Return [`residuals`][ndde_jax.assess._relations.residuals] of rows with missing values, NaN
+    where a rate or one of its inputs is not measured.
     """
     left = np.full_like(rows.rates, np.nan)
     for j in range(rows.dim):
@@ -92,11 +92,13 @@ def partial_residuals(rows: Rows, graph: KnownGraph, poor: float = POOR) -> PerR
 
 
 def at_once(inputs: Inputs, graph: KnownGraph, left: PerRow, undecided: bool = False) -> AtOnce:
-    """Return correlations of residuals, and the pairs of which these are large, and partial ones
-    given all other residuals beyond chance by standard errors that hold for changing variances.
+    """Return the correlations of residuals and the related pairs: those with large correlations
+    whose partial correlations, given all other residuals, exceed chance by
+    heteroscedasticity-robust standard errors.
 
-    Of a continuous path a link whose delay is shorter than a step works within the step too. As
-    much as that can be is taken off before, also where it is `undecided` whether there is one.
+    On a continuous path, a link with a delay shorter than a step also acts within the step. The
+    largest possible such effect is subtracted first, also if it is `undecided` whether the path is
+    continuous.
     """
     from scipy.special import ndtr  # takes a moment to import
     from scipy.stats import false_discovery_control
@@ -106,7 +108,7 @@ def at_once(inputs: Inputs, graph: KnownGraph, left: PerRow, undecided: bool = F
     dim = left.shape[1]
     correlation, related = np.full((dim, dim), np.nan), np.zeros((dim, dim), bool)
     measured = np.isfinite(left)
-    # All rows or some of them: a residual is missing where its rate or an input is.
+    # A residual is missing where its rate or one of its inputs is.
     least = 2 * int(measured.any(axis=0).sum())
     known = measured.sum(axis=0) > least
     z, there = left[:, known], measured[:, known]
@@ -127,10 +129,10 @@ def at_once(inputs: Inputs, graph: KnownGraph, left: PerRow, undecided: bool = F
     hidden = None if normal is None else _Hidden.of_patterns(normal, precision)
     partial = partial_correlations(covariance)
     whole = z @ precision
-    errors = np.zeros_like(partial)  # how many standard errors from zero
+    errors = np.zeros_like(partial)  # distance from zero in standard errors
     for i in range(len(partial) - 1):
         j = np.arange(i + 1, len(partial))
-        # What the others leave of both, from the precisions of the two alone.
+        # The residuals of both given all others, from the precision of the pair.
         pair = np.stack([whole[:, [i] * len(j)], whole[:, j]])
         aa, bb, ab = precision[i, i], precision[j, j], precision[i, j]
         det = np.maximum(aa * bb - ab**2, 1e-300)
@@ -147,10 +149,10 @@ def at_once(inputs: Inputs, graph: KnownGraph, left: PerRow, undecided: bool = F
         errors[i, j] = np.abs(mean) / np.maximum(error, 1e-300)
     tested = np.triu(count > least, 1)
     inside = np.zeros_like(tested)
-    # What overflowed tells nothing.
+    # Overflows carry no information.
     chance = 2 * ndtr(-np.nan_to_num(errors[tested]))
     inside[tested] = false_discovery_control(chance) < CHANCE
-    # What two variables do to a third relates them given that one, and not by themselves.
+    # Two drivers of a third variable are related given that one, but not without it.
     shared = np.abs(covariance)
     matters = np.abs(partial) > np.where(shared > CLOSE, WEAK, RELATED)
     related[places] = (inside | inside.T) & (shared > RELATED) & matters
@@ -160,7 +162,7 @@ def at_once(inputs: Inputs, graph: KnownGraph, left: PerRow, undecided: bool = F
 
 
 def partial_correlations(correlation: Square) -> Square:
-    """Return correlations given all other variables; 0 of variables without any (NaN)."""
+    """Return correlations given all other variables; 0 for variables without any (NaN)."""
     known = np.isfinite(np.diag(correlation))
     precision = _precision(np.nan_to_num(correlation[np.ix_(known, known)]))
     d = np.sqrt(np.maximum(np.diag(precision), 1e-300))
@@ -177,9 +179,9 @@ def _precision(covariance: Float[np.ndarray, "dim dim"]) -> Float[np.ndarray, "d
 class _Hidden(NamedTuple):
     """The spread of missing residuals given those measured in the same row.
 
-    - `factors`: of every pattern of missing residuals, `[missing dim]`: their inner products are
-        the conditional covariance of the products of all residuals by a precision.
-    - `pattern`: of every row.
+    - `factors`: a factor for every pattern of missing residuals, `[missing dim]`. Its inner
+        products are the conditional covariance of all residuals times a precision.
+    - `pattern`: the pattern of every row.
     """
 
     factors: list[np.ndarray]
@@ -187,7 +189,7 @@ class _Hidden(NamedTuple):
 
     @classmethod
     def of_patterns(cls, normal: Normal, precision: Float[np.ndarray, "dim dim"]) -> "_Hidden":
-        """Return the spread of what is missing in the rows of a normal distribution."""
+        """Return the spread of missing residuals under a normal distribution."""
         roots = (np.linalg.cholesky(precision[np.ix_(gone, gone)]) for gone in normal.patterns)
         pairs = zip(roots, normal.patterns, strict=True)
         factors = [np.linalg.solve(root, precision[gone]) for root, gone in pairs]
@@ -203,7 +205,7 @@ class _Hidden(NamedTuple):
 
 
 def noisy_rates(inputs: Inputs, left: PerRow) -> Bool[np.ndarray, "dim"]:
-    """Return the rates of which more than an error of the drift is left."""
+    """Return the rates whose residuals are larger than an error of the drift."""
 
     def mean_square(columns):
         return np.nansum(columns**2, axis=0) / np.maximum(np.isfinite(columns).sum(axis=0), 1)
@@ -212,15 +214,17 @@ def noisy_rates(inputs: Inputs, left: PerRow) -> Bool[np.ndarray, "dim"]:
 
 
 def _outside(inputs, graph, left):
-    """Return residuals of a continuous path without what links kept at the present, or at the next
-    lag, can do within a step: noise of the source reaches the target for half of the step at most,
-    with the sign of the link. Rates halfway through a step were corrected for a present link, and
-    may lack as much where its delay is a part of the step.
+    """Return residuals of a continuous path minus what kept links at the present or the next lag
+    can do within a step.
+
+    Noise of the source reaches the target for at most half of the step, with the sign of the link.
+    Rates halfway through a step were already corrected for a present link, possibly by too much if
+    its delay is a part of the step.
     """
     from scipy.optimize import lsq_linear  # takes a moment to import
 
     rows, corrected = inputs.rows, left.copy()
-    # A map's lag is that of a flow which is half a step longer.
+    # A lag of a map corresponds to one of a flow that is half a step longer.
     soon = [a for a, lag in enumerate(rows.lags) if lag <= rows.step * rows.midway]
     for j in range(left.shape[1]):
         places = [(int(i), int(a)) for i, a in np.argwhere(graph[:, j])]
@@ -239,7 +243,7 @@ def _outside(inputs, graph, left):
         every = np.isfinite(left[:, [j, *among]]).all(axis=1)
         if every.sum() <= len(among):
             continue
-        # All together: sources that are related would take off the same twice, one by one.
+        # Jointly: one by one, related sources would subtract the same part twice.
         other = -most if rows.midway else 0.0
         bounds = np.minimum(most, other) - 1e-300, np.maximum(most, other) + 1e-300
         share = lsq_linear(left[every][:, among], left[every, j], bounds).x
@@ -249,41 +253,39 @@ def _outside(inputs, graph, left):
 
 # Error rate of a whole record: all tests of all kept links together (Bonferroni).
 ERROR = 0.01
-# Earlier steps whose news of a source is looked at, and of its target.
+# Number of earlier steps whose news of a source, or of its target, are tested.
 NEWS = 4
-# Share of a link's own worth that such a sign must explain at least: less changes hardly any edge,
-# and long records show whatever a drift does not describe exactly. Of simulated drivers, which a
-# thousand samples show, it is .12 and more.
+# Smallest share of a link's strength that such a sign must explain: smaller signs change hardly any
+# edge, and long records show every imperfection of a drift. Simulated drivers that a thousand
+# samples reveal give .12 and more.
 WORTH = 0.1
-# Bends at which an input that is given saturates, over its standard deviation.
+# Scales at which a given input saturates, in inverse standard deviations.
 BENDS = (0.75, 1.5, 3.0)
-# Share of the effect of a link below which its source is no cause where something moves it, and the
-# F statistic from which on what moves it is an instrument that says so (Staiger and Stock, 1997).
-# Of simulated links that are true the share is about one, of those by unseen drivers about none.
+# Share of the effect of a link, where instruments move its source, below which the source is no
+# cause, and the F statistic of instruments that are strong enough (Staiger and Stock, 1997). In
+# simulations the share is about one for true links and about zero for those of unobserved drivers.
 CAUSED, STRONG = 0.35, 10.0
-# How near to one that share must be, to two standard errors, for a target to follow its source
-# fully: no sign of something unseen then counts that is read off what is new in the source. Long
-# steps leave such signs of true links. Set by looking: .11 to .23 of five true links of flows that
-# had them, .31 and more of 24 links by simulated drivers.
+# How close to one that share must be, with two standard errors, for a target to follow its source
+# fully. Signs of an unobserved variable from the news of the source then do not count, since true
+# links leave them too if steps are long. Chosen by inspection: .11 to .23 for five true links of
+# flows with such signs, .31 and more for 24 links of simulated drivers.
 FULL = 0.25
-# A link from what moves a source to the target, with the delay of both, may take off what the
-# source would pass on, as beside a driver that is unseen: then it is correlated with that
-# negatively, by this at least, and at most so many times as large. Set by looking at simulated
-# drivers (-.5 to -1 in 34 of 36, and up to 2.8 times) and at chaotic flows with noise (above -.35).
+# With an unobserved driver, a link from what moves a source to the target, with the delay of both
+# links, may cancel what the source would pass on. It is then negatively correlated with that, by at
+# least the first number, and at most the second number times as large. Chosen by inspecting
+# simulated drivers (-.5 to -1 in 34 of 36, up to 2.8 times) and noisy chaotic flows (above -.35).
 OPPOSITE, MOST_OPPOSITE = 0.45, 4.0
 
 
 class Signs(NamedTuple):
-    """The p-values of every kept link, `[source target]`, adjusted for all tests of the record; or
-    those of one.
+    """The p-values of every kept link, `[source target]`, adjusted for all tests of the record, or
+    those of one link. NaN where nothing was tested.
 
-    - `older`: the source's older past and its inputs then explain the target, although the source
-        is given: a collider between them.
-    - `news`: what was new in the source does. `large`: only large news do, as of bursts.
-    - `back`: news of the target foretell the source, which it does not drive.
-    - `inputs`, `itself`: the source has no such effect where its inputs, or its own past, move it.
-
-    NaN where nothing was tested.
+    - `older`: the source's older past and its earlier inputs explain the target although the source
+        is given, as through a collider.
+    - `news`: the news of the source do. `large`: only large news do, as those of bursts.
+    - `back`: news of the target predict the source, which it does not drive.
+    - `inputs`, `itself`: the source has no full effect where its inputs, or its own past, move it.
     """
 
     older: Any
@@ -294,17 +296,19 @@ class Signs(NamedTuple):
     itself: Any
 
 
-# Correlation of what is left of a rate with what was left a step before, below which it holds
-# errors of the measurement, and beyond so many standard errors: these enter two changes with
-# opposite signs, which makes -1/2 of them alone. Of simulated hidden drivers it is above -.13, of
-# chaotic systems measured with errors -.1 to -.5.
+# Negative autocorrelation of the residuals of a rate beyond which they contain measurement errors,
+# and the required number of standard errors. Such errors enter two changes with opposite signs;
+# alone they give -1/2. It is above -.13 for simulated hidden drivers, and -.1 to -.5 for chaotic
+# systems measured with errors.
 TURNS_BACK, TURNS_BEYOND = 0.1, 3.5
 
 
 def turning_back(rows: Rows, left: PerRow) -> Bool[np.ndarray, "dim"]:
-    """Return the variables of which what is left of a rate turns back at the next step, as errors
-    of the measurement make it: by as much as the next value follows the present one, which the
-    fitted drift tells; as of a variable that stays, where none is known.
+    """Return the variables whose residual rates are negatively autocorrelated, as measurement
+    errors make them.
+
+    Residuals are scaled by how much the next value follows the present one in the fitted drift; by
+    one if no drift is known.
     """
     before = rows.before(rows.step)
     there = before >= 0
@@ -318,7 +322,7 @@ def turning_back(rows: Rows, left: PerRow) -> Bool[np.ndarray, "dim"]:
 
 
 def _passed_on(rows: Rows) -> PerRow:
-    """Return by how much the next value of every variable follows its present one."""
+    """Return the derivative of each variable's next value with respect to its present one."""
     drift, stays = rows.drift, np.ones_like(rows.rates)
     if drift is None or 0 not in rows.lags:
         return stays
@@ -330,20 +334,20 @@ def _passed_on(rows: Rows) -> PerRow:
     return np.where(np.isfinite(stays), stays, 1.0)
 
 
-# Standard errors beyond which the rates of a record go on, all variables together, and without the
-# one of which that is clearest: error rates of .001 and .05.
+# Standard errors beyond which the rates of a record persist: for all variables together, and
+# without the clearest one; error rates of .001 and .05.
 GOES_ON, WITHOUT_ONE = 3.09, 1.645
 
 
 def persistent(inputs: Inputs, graph: KnownGraph, left: PerRow) -> Bool[np.ndarray, "dim"]:
-    """Return the variables whose rates go on from one step to the next, where those of the record
-    do, all together: at the same present level, and with the other inputs as they were kept and at
-    the lags beside, a rate is larger the lower the level was a step before.
+    """Return the variables whose rates persist from one step to the next, if the rates of the whole
+    record do: given the present level and the other inputs at their kept and adjacent lags, a rate
+    is larger the lower the level was a step before.
 
-    Means over a step or smoothed values do so, of a process that does not, and what an unseen
-    driver moves. One variable alone may follow its own past; a map of which that was found does.
-    `left` are the residuals of rates; where hardly anything is left nothing is tested, nor where
-    samples are missing among the lags beside those of an input: it may act between them.
+    Means over a step, smoothed values and variables with an unobserved driver have such rates. A
+    single variable may follow its own past, and so may a map in which that was found. `left` are
+    the residuals of the rates. Nothing is tested where these are negligible, or where candidate
+    lags next to that of an input are missing, since the input may act between them.
     """
     rows, none = inputs.rows, np.zeros(inputs.rows.dim, bool)
     lags, before = np.asarray(rows.lags), rows.before(rows.step)
@@ -389,17 +393,17 @@ def persistent(inputs: Inputs, graph: KnownGraph, left: PerRow) -> Bool[np.ndarr
 
 
 def _deviations(products: Column) -> float:
-    """Return the sum over its standard error, which holds for changing variances."""
+    """Return the sum over its heteroscedasticity-robust standard error."""
     return float(products.sum() / max(np.linalg.norm(products), 1e-300))
 
 
 class Unseen(NamedTuple):
-    """What kept links say of variables that are not measured, `[source target]`.
+    """Evidence from kept links about unobserved variables, `[source target]`.
 
-    - `signs`: that one drives both.
-    - `follows`: the share of the effect that is there where the source's inputs, or its own past,
-        move it, the larger of the two; minus infinity where both are too weak to tell, NaN where
-        nothing was tested.
+    - `signs`: p-values of the signs that an unobserved variable drives both.
+    - `follows`: the share of the effect that remains where the source's inputs, or its own past,
+        move the source, whichever is larger; minus infinity if both instruments are too weak, NaN
+        where nothing was tested.
     """
 
     signs: Signs
@@ -407,20 +411,20 @@ class Unseen(NamedTuple):
 
     @property
     def pairs(self) -> Pairs:
-        """The pairs that an unmeasured variable drives, symmetric."""
+        """The pairs that an unobserved variable drives, symmetric."""
         with np.errstate(invalid="ignore"):
             either = np.any([p < ERROR for p in self.signs], axis=0)
         return either | either.T
 
     @property
     def not_excluded(self) -> Pairs:
-        """The links that may as well come from an unmeasured variable that drives both."""
+        """The links that may also come from an unobserved driver of both variables."""
         with np.errstate(invalid="ignore"):
             return self.follows < CAUSED
 
     @property
     def partly(self) -> Pairs:
-        """The links whose target follows the source by less than all of their effect."""
+        """The links whose target shows less than the full effect where the source is moved."""
         with np.errstate(invalid="ignore"):
             return self.follows < 1 - FULL
 
@@ -428,10 +432,12 @@ class Unseen(NamedTuple):
 def unseen(
     inputs: Inputs, graph: KnownGraph, left: PerRow, mistaken: Bool[np.ndarray, "dim"]
 ) -> Unseen:
-    """Return tests of every kept link between different variables; `left` are the residuals of
-    rates. Where hardly anything is left nothing is tested: it is an error of the drift. Where it is
-    errors of the measurement, as of `mistaken` variables, only instruments tell: the true value of
-    a source is unseen then, and its past and its inputs say more of it than what was measured.
+    """Return tests of every kept link between different variables; `left` are the residuals of the
+    rates.
+
+    Negligible residuals are errors of the drift, so nothing is tested there. For `mistaken`
+    variables, whose residuals are measurement errors, only instruments count: the true value of a
+    source is unobserved then, and its past and its inputs predict it better than the measurement.
     """
     dim = len(graph)
     links = [(int(i), int(j)) for i, j in np.argwhere(graph.any(axis=2)) if i != j]
@@ -451,7 +457,7 @@ def unseen(
 
 
 def _link(inputs, graph, left, beside, i: int, j: int) -> Unseen:
-    """Return what one link says, in numbers; `beside` are the columns given for every target."""
+    """Return the evidence from one link, as numbers; `beside` are the given columns by target."""
     rows = inputs.rows
     step, lags = rows.step, np.asarray(rows.lags)
     kept = lags[graph[i, j]]
@@ -489,7 +495,7 @@ def _link(inputs, graph, left, beside, i: int, j: int) -> Unseen:
     given = np.concatenate([beside[i], saturating(inputs, graph[:, i])], axis=1)
     signs.append(group_test(rows.rates[there, i], news[there], given[there]))
     worth = _worth(inputs, graph, i, j)
-    # Both as shares of what the other inputs leave.
+    # Both are shares of the residual given the other inputs.
     told = [sign.share * (1 - worth) >= WORTH * worth for sign in signs]
     older, news, large, back = (
         float(sign.p) if clear else 1.0 for sign, clear in zip(signs, told, strict=True)
@@ -498,7 +504,7 @@ def _link(inputs, graph, left, beside, i: int, j: int) -> Unseen:
     moved = by_inputs.p(max(CAUSED, 2 * by_inputs.error))
     itself = _left_alone(inputs, graph, i, j, by_itself)
     if graph[j, i].any():
-        back = 1.0  # the link that goes back is asked for its news itself
+        back = 1.0  # the news of the link back are tested with that link
     off = [one.off for one in (by_inputs, by_itself) if one.strength > STRONG]
     if off and max(off) < FULL:
         older = news = large = 1.0
@@ -508,16 +514,16 @@ def _link(inputs, graph, left, beside, i: int, j: int) -> Unseen:
 
 
 def saturating(inputs: Inputs, kept: SourceLags) -> Columns:
-    """Return kept inputs as they saturate, early and late: what polynomials leave of a strong bend
-    is foretold by whatever moved the source, and would pass for something unseen.
+    """Return kept inputs with early and late saturation. Whatever moved the source predicts what
+    polynomials miss of a strong bend, which could be mistaken for an unobserved variable.
     """
     line = inputs.line.transpose(0, 2, 1)[:, kept]
     return np.concatenate([np.tanh(bend * line) for bend in BENDS], axis=1)
 
 
 def _worth(inputs, graph, i: int, j: int) -> float:
-    """Return the share of what other inputs leave of a rate that a source explains, and the fitted
-    drift where polynomials do not describe what it does.
+    """Return the share of a rate's residual, given the other inputs, that a source explains, with
+    the fitted drift where polynomials do not describe its effect.
     """
     kept, rate = graph[:, j], inputs.rows.rates[:, j]
     others = kept.copy()
@@ -531,15 +537,15 @@ def _worth(inputs, graph, i: int, j: int) -> float:
 
 
 def _beyond_two(news: Column) -> Column:
-    """Return what goes beyond two robust standard deviations, up to ten."""
+    """Return the part beyond two robust standard deviations, up to ten."""
     low, high = np.quantile(news, [0.25, 0.75])
     spread = (high - low) / 1.349
     return np.sign(news) * np.clip(np.abs(news) - 2 * spread, 0, 8 * spread)
 
 
 class _Instrumented(NamedTuple):
-    """The share `slope` of an effect that is there where instruments move its source, its standard
-    `error`, for changing variances, and the `strength` of the instruments, an F statistic.
+    """The share `slope` of an effect that remains where instruments move its source, its robust
+    standard `error`, and the `strength` of the instruments, an F statistic.
     """
 
     slope: float
@@ -547,7 +553,9 @@ class _Instrumented(NamedTuple):
     strength: float
 
     def p(self, most: float) -> float:
-        """The p-value of a full effect; 1 where instruments are weak or `most` is exceeded."""
+        """Return the p-value of a full effect; 1 if instruments are weak or the share is at least
+        `most`.
+        """
         from scipy.special import ndtr  # takes a moment to import
 
         told = self.strength > STRONG and abs(self.slope) < most
@@ -555,28 +563,28 @@ class _Instrumented(NamedTuple):
 
     @property
     def off(self) -> float:
-        """By how much the share may differ from one, at most: two standard errors more."""
+        """The largest plausible distance of the share from one: two standard errors more."""
         return abs(self.slope - 1) + 2 * self.error
 
     @property
     def told(self) -> float:
-        """The share; minus infinity where instruments are weak."""
+        """The share; minus infinity if instruments are weak."""
         return self.slope if self.strength > STRONG else -np.inf
 
 
-# What tells nothing.
+# The result without information.
 _NOTHING = _Instrumented(1.0, np.inf, 0.0)
 
 
 def _by_inputs(inputs, graph, i: int, j: int) -> _Instrumented:
-    """Return how much of the effect of a source is there where other variables move it."""
+    """Return how much of the effect of a source remains where other variables move it."""
     moving = [(s, m) for s, m in np.argwhere(graph[:, i]).tolist() if s not in (i, j)]
     return _moved(inputs, graph, i, j, np.flatnonzero(graph[i, j]).tolist(), moving)
 
 
 def _by_itself(inputs, graph, i: int, j: int) -> _Instrumented:
-    """Return how much of the effect of a source, at its first lag, is there where its own past
-    moves it: that of a continuous path, whose level stays, does so without a link, too.
+    """Return how much of the effect of a source at its first lag remains where its own past moves
+    it; on a continuous path, whose level persists, also without a link from its own past.
     """
     own = np.flatnonzero(graph[i, i]).tolist() or ([0] if inputs.rows.midway else [])
     moving = [(i, m) for m in own]
@@ -584,9 +592,9 @@ def _by_itself(inputs, graph, i: int, j: int) -> _Instrumented:
 
 
 def _left_alone(inputs, graph, i: int, j: int, found: _Instrumented) -> float:
-    """Return the p-value of a source having its effect where its own past moves it. 1 where no
-    other lag takes that effect off again, or where the target may follow changes of the source, as
-    one that is driven can.
+    """Return the p-value of a source having its effect where its own past moves it. It is 1 if no
+    other lag cancels that effect, or if the target may follow changes of the source, as a driven
+    variable can.
     """
     rows, moving = inputs.rows, np.flatnonzero(graph[i, i])
     lags, (first, *later) = np.asarray(rows.lags), np.flatnonzero(graph[i, j]).tolist()
@@ -608,15 +616,15 @@ def _moved(
     acting: list[int],
     moving: list[tuple[int, int]],
 ) -> _Instrumented:
-    """Return how much of the effect of a source, at the places of some kept lags, is there where
+    """Return how much of the effect of a source, at the positions of some kept lags, remains where
     some of its inputs, `(source, place)`, move it: they are instruments (Durbin, 1954; Hausman,
     1978).
 
-    Whatever moves a cause moves its target. Where something unseen drives both it does not, and
-    beside the link is one of the opposite sign, from what moves the source, with the delay of both:
-    none of its kind is given. What moves the target by another link with that delay is no
-    instrument. The effect is that of the fitted drift where polynomials of the source do not
-    describe it; where it acts through products, its instruments do too.
+    Whatever moves a cause moves its target. If an unobserved variable drives both, it does not, and
+    the graph has another link of opposite sign, from what moves the source, with the delay of both
+    links; such links are not among the given columns. An input with another link to the target at
+    that delay is no instrument. The effect is that of the fitted drift if polynomials of the source
+    do not describe it. If it acts through products, so do its instruments.
     """
     if not moving:
         return _NOTHING
@@ -656,8 +664,8 @@ def _moved(
         return [sum(_expected_effect(inputs.line[:, a, i], effect, by) for a, by in told)]
 
     found = _NOTHING
-    # An effect that is alike for high and low values is moved by bends alone; many columns are weak
-    # where one is not.
+    # Bends are needed for an effect that is the same at high and low values. Many columns are weak
+    # instruments where one is not.
     for instruments in (lambda: columns, lambda: [*columns, *bent_columns], expected):
         if not found.strength > STRONG:
             moving_columns = np.stack(instruments(), axis=1)[there]
@@ -667,7 +675,7 @@ def _moved(
 
 def _drives_directly(inputs, graph, i: int, j: int, s: int, effect: Column) -> bool:
     """Return whether an input `s` of a source `i` has a link of its own to the target `j`, with the
-    delay of both links, that does not take off what the source would pass on.
+    delay of both links, that does not cancel what the source would pass on.
     """
     rows, lags, acting = inputs.rows, np.asarray(inputs.rows.lags), np.flatnonzero(graph[i, j])
     both = lags[acting][:, None] + lags[graph[s, i]] + rows.step
@@ -676,7 +684,7 @@ def _drives_directly(inputs, graph, i: int, j: int, s: int, effect: Column) -> b
     link[s], passing[s] = graph[s, j] & near, graph[s, i]
     if not link.any():
         return False
-    # How the source moves where its input moves it, and the target with it.
+    # The movement of the source by its input, and that of the target with it.
     moved = float(rows.moves[i]) * _effect_of_inputs(inputs, graph, i, passing)
     lines = inputs.line[:, acting, i]
     slopes = np.linalg.lstsq(lines - lines.mean(axis=0), effect, rcond=1e-9)[0]
@@ -690,8 +698,8 @@ def _drives_directly(inputs, graph, i: int, j: int, s: int, effect: Column) -> b
 
 
 def _effect_of_inputs(inputs: Inputs, graph: KnownGraph, j: int, own: SourceLags) -> Column:
-    """Return what some kept inputs of a target do in its rate, by polynomials of all, or by the
-    fitted drift where these do not describe it.
+    """Return the effect of some kept inputs of a target on its rate, from polynomials of all, or
+    from the fitted drift if these do not describe the rate.
     """
     rows, rate = inputs.rows, inputs.rows.rates[:, j]
     source = kept_columns(inputs, own)
@@ -704,9 +712,10 @@ def _effect_of_inputs(inputs: Inputs, graph: KnownGraph, j: int, own: SourceLags
 
 
 def _expected_effect(source: Column, effect: Column, columns: list[Column]) -> Column:
-    """Return what is expected of an effect of a source where only `columns` are known that move it:
-    of a normal distribution they tell the Hermite polynomials of the source by those of what is
-    expected of it, times a power of their correlation (Mehler's formula).
+    """Return the expected effect of a source given only `columns` that move it.
+
+    Under a normal distribution, the expected Hermite polynomials of the source are those of its
+    expectation times a power of the correlation of the two (Mehler's formula).
     """
     q, score = basis(np.stack(columns, axis=1)), normal_scores(source)
     told = (q @ score) @ q
@@ -719,7 +728,7 @@ def _expected_effect(source: Column, effect: Column, columns: list[Column]) -> C
 
 
 def _effect(columns: Columns, count: int, rate: Column) -> Column:
-    """Return what the first columns do in a regression of a rate on all."""
+    """Return the contribution of the first columns in a regression of a rate on all columns."""
     slopes = np.linalg.lstsq(columns - columns.mean(axis=0), rate, rcond=1e-9)[0]
     return columns[:, :count] @ slopes[:count]
 
@@ -727,7 +736,7 @@ def _effect(columns: Columns, count: int, rate: Column) -> Column:
 def _two_stages(
     rate: Column, effect: Column, instruments: Columns, given: Float[np.ndarray, "row given"]
 ) -> _Instrumented:
-    """Return the slope of a rate on an effect by two-stage least squares, beside given columns."""
+    """Return the slope of a rate on an effect by two-stage least squares, given other columns."""
     q = basis(given)
     columns = instruments - instruments.mean(axis=0)
     first = basis(columns - q.T @ (q @ columns))[1:]
@@ -743,24 +752,24 @@ def _two_stages(
     return _Instrumented(float(slope), float(error), float(strength))
 
 
-# Share of a level's variance that may be left on blocks that were not fitted: derived variables are
-# computed or measured to a few digits, and what is driven lags behind its drivers by more.
+# Largest residual share of a level's variance on held-out blocks: derived variables are computed or
+# measured to a few digits, and driven variables lag behind their drivers by more.
 LEFT = 0.01
 BLOCKS = 5
-# Relative size of singular values that count.
+# Relative size above which singular values count.
 RESOLVED = 1e-8
 
 
-# Share of the variance of what is new in a variable at every step that the present states of others
-# must give: all of it if it is computed from them, none if it moves by itself.
+# Share of a variable's residual variance per step that the present states of others must explain:
+# all of it if the variable is computed from them, none if it has noise of its own.
 NEW = 0.5
 
 
 class Static(NamedTuple):
-    """What the present states of all others say of a variable, `[target]`.
+    """Whether the present states of all others determine a variable, `[target]`.
 
-    - `found`: where they give its level, to a hundredth of its variance.
-    - `derived`: where they give what is new in it at every step, too, as of one that is computed.
+    - `found`: they give its level to within a hundredth of its variance.
+    - `derived`: they also give its news at every step, as if it were computed from them.
     """
 
     found: Bool[np.ndarray, " target"]
@@ -768,12 +777,12 @@ class Static(NamedTuple):
 
 
 def static_targets(rows: Rows, left: Float[np.ndarray, "row target"]) -> Static:
-    """Return which variables the present states of all others give; `left` is what the kept inputs
-    leave of rates.
+    """Return which variables the present states of all others determine; `left` are the residuals
+    of the rates.
 
-    Each level is regressed on splines of the others' levels, their squares and products, block by
-    block from the other blocks. Nothing is told where the present is no candidate, or where there
-    are fewer than four windows a column.
+    Each level is regressed on splines of the others' levels, their squares and products, and
+    predicted block by block from the other blocks. No variable is found if the present is not a
+    candidate, or with fewer than four windows per column.
     """
     n, dim = len(rows.rates), rows.dim
     share = np.full(dim, np.inf)
@@ -806,18 +815,19 @@ def static_targets(rows: Rows, left: Float[np.ndarray, "row target"]) -> Static:
 
 # Error rate of a whole record: all candidates of all targets together (Bonferroni).
 DRIFT_ERROR = 1e-3
-# Waves over a record, of half a period to six, that effects may follow, and what keeps their
-# covariance from being singular.
+# Number of waves over a record, of half a period to six, that effects may follow, and a ridge that
+# keeps their covariance regular.
 WAVES, RIDGE = 12, 1e-6
-# Lags up to which what is left of an effect may remember, at most.
+# Largest lag of the autocorrelation of scores.
 REMEMBERED = 50
 
 
 def drifting(inputs: Inputs, graph: KnownGraph) -> KnownGraph:
-    """Return the candidates that explain, times time or times waves of a few periods in the record,
-    what the kept inputs, they themselves and time leave of a rate, and more of it than an error of
-    the drift may be: without noise a test sees anything in that. A link that goes from one sign to
-    the other is seen here and nowhere else.
+    """Return the candidates whose product with time, or with waves of a few periods in the record,
+    explains the residual of a rate given the kept inputs, the candidate and time.
+
+    It must explain more than an error of the drift, in which a test without noise finds anything. A
+    link that changes sign is detected only here.
     """
     rows = inputs.rows
     n, dim, lags = len(rows.rates), rows.dim, len(rows.lags)
@@ -828,7 +838,7 @@ def drifting(inputs: Inputs, graph: KnownGraph) -> KnownGraph:
     made = line[:, None]
     for j in range(dim):
         columns = kept_columns(inputs, graph[:, j], own=j)
-        # The rest of a strong bend wanders as its source does: there the fitted drift is given too.
+        # The residual of a strong bend wanders with its source: the fitted drift is given too.
         bent = given_columns(inputs, graph, j, own=True)
         for given in (columns, bent) if bent.shape != columns.shape else (columns,):
             given = np.concatenate([given, time[:, None]], axis=1)
@@ -846,17 +856,15 @@ def drifting(inputs: Inputs, graph: KnownGraph) -> KnownGraph:
 
 
 def _waves(n: int) -> Float[np.ndarray, "wave row"]:
-    """Return cosines of no period in a record, of half a period, of one, and so on, to the sum of
-    two of `WAVES`.
-    """
+    """Return cosines with 0, 1/2, 1, ... periods in the record, up to `WAVES` periods."""
     return np.cos(np.pi * np.arange(2 * WAVES + 1)[:, None] * (np.arange(n) + 0.5) / n)
 
 
 def _memory_beside(
     scores: Float[np.ndarray, "candidate row"], waves: Float[np.ndarray, "wave row"]
 ) -> Float[np.ndarray, "candidate"]:
-    """Return the sum of the correlations of scores beside waves, up to the first that chance makes;
-    1 for scores without memory.
+    """Return the sum of the autocorrelations of scores given waves, up to the first that may be
+    chance; 1 for scores without memory.
     """
     n = scores.shape[1]
     left = _centred(scores) - (2 / n) * (scores @ waves.T) @ waves
@@ -877,12 +885,12 @@ def _swinging(
     given: Float[np.ndarray, "row given"],
     waves: Float[np.ndarray, "wave row"],
 ) -> Float[np.ndarray, "candidate"]:
-    """Return the probability that chance lets the effect of every candidate vary as much with waves
-    over the record; 1 where that explains no more than an error of the drift may be.
+    """Return the p-value of each candidate's effect varying with waves over the record; 1 if that
+    explains no more than an error of the drift.
 
-    A score test: with the effect constant, the products of a candidate and what is left have no
-    mean in any part of the record. Their covariance is that of the products themselves, as of
-    heavy tails and changing noise, times the memory that they have beside the waves.
+    This is a score test. With a constant effect, the products of a candidate and the residuals have
+    mean zero in every part of the record. Their covariance is estimated from the products, which
+    allows for heavy tails and changing noise, times their memory given the waves.
     """
     from scipy.special import chdtrc  # takes a moment to import
 
@@ -910,25 +918,26 @@ def _centred(a):
     return a - a.mean(axis=-1, keepdims=True)
 
 
-# Error rate of a whole record: all links that are tested (Bonferroni). They were chosen among more,
-# but charged for that, true links of larger systems failed as well.
+# Error rate of a whole record: all links that are tested (Bonferroni). The links were selected
+# among more candidates, but a correction for that made true links of larger systems fail.
 UNCONFIRMED = 0.01
-# Share of what a source seems to do, below which what is new in it does nothing to speak of, and
-# standard errors of a one-sided 90 % bound: of a smooth source hardly anything is new.
+# Share of a source's apparent effect below which its news have no notable effect, and the standard
+# errors of a one-sided 90 % bound: a smooth source has little news.
 NEW_SHARE, NEW_BOUND = 0.5, 1.282
 
 
 def unconfirmed(inputs: Inputs, graph: KnownGraph, required: KnownGraph) -> KnownGraph:
-    """Return the kept links between different variables that explain nothing that is new in their
-    source: by themselves, or times the other inputs where their products matter, they explain more
-    than chance does, beside what that was made of they do not, and do less than half of what they
-    seem to, beyond a one-sided 90 % bound.
+    """Return the kept links between different variables that pass on nothing new from their source.
 
-    The test is that of the p-values, of what the input seems to do, one column, which shows in
-    shorter records than lines and bends each by themselves; of lags next to each other together,
-    since a delay lies between these and neither is much without the other. A link that stands for
-    what drives its source, or for a memory that both share, explains its target only as long as
-    that is not given.
+    Alone, or times the other inputs if products matter, such a link explains its target beyond
+    chance. Given what its source was made of, it does not, and by a one-sided 90 % bound its effect
+    is less than half of the apparent one.
+
+    The test is that of the p-values, applied to the apparent effect of the input. This is one
+    column, which needs shorter records than separate lines and bends. Adjacent lags are tested
+    together, since a delay lies between them and neither explains much without the other. A link
+    that is a proxy for a driver of its source, or for a memory that both share, explains its target
+    only until that is given.
     """
     rows = inputs.rows
     plain, p, most = np.full((3, *graph.shape), np.nan)
@@ -948,7 +957,7 @@ def unconfirmed(inputs: Inputs, graph: KnownGraph, required: KnownGraph) -> Know
             other = kept_columns(inputs, others, own=j)
             columns = inputs.test[:, places, i].reshape(len(there), -1)
             if drift is not None:
-                # What the drift says that the input does, beside what it did before.
+                # The effect of the input by the drift, given its earlier effects.
                 rest = drift.without(graph[:, j] & ~others, j)[:, None]
                 other = np.concatenate([other, rest], axis=1)
                 columns = drift.rates[:, [j]] - rest
@@ -971,7 +980,7 @@ def unconfirmed(inputs: Inputs, graph: KnownGraph, required: KnownGraph) -> Know
 
 
 def _as_it_seems(rate, columns, other) -> Column:
-    """Return what the columns of an input seem to do beside the others alone."""
+    """Return the apparent effect of the columns of an input given the other inputs only."""
     q = basis(other)
     columns, rate = columns - columns.mean(axis=0), rate - rate.mean()
     columns, rate = columns - q.T @ (q @ columns), rate - q.T @ (q @ rate)
@@ -979,9 +988,10 @@ def _as_it_seems(rate, columns, other) -> Column:
 
 
 def _upper_share(rate, seems, given) -> float:
-    """Return the upper bound of the share of its effect that new values of an input have, with an
-    error that holds for changing variances; infinite where they would do more than is left at all,
-    as of a source without noise, in which nothing is new but errors of the drift.
+    """Return the robust upper bound of the share of an input's apparent effect that its news have.
+
+    It is infinite if the news would explain more than the whole residual, as for a source without
+    noise, whose only news are errors of the drift.
     """
     new, left = left_by(seems, given), left_by(rate, given)
     if new @ new > left @ left:
@@ -992,7 +1002,7 @@ def _upper_share(rate, seems, given) -> float:
 
 
 def _times(inputs, source: int, places: list[int], others) -> Columns:
-    """Return an input times the other inputs, all of them bounded."""
+    """Return the products of an input with the other inputs, all bounded."""
     line = inputs.test[..., 0]
     own, rest = line[:, places, source], line.transpose(0, 2, 1)[:, others]
     return (own[:, :, None] * rest[:, None]).reshape(len(line), -1)

@@ -1,4 +1,4 @@
-"""The rivals of kept inputs: other candidates that would explain a rate as well, in closed form."""
+"""Rivals of kept inputs: other candidates that explain a rate as well, in closed form."""
 
 import dataclasses
 
@@ -20,11 +20,11 @@ from ._score import (
     roots,
 )
 
-# Rows for every column of a regression with bends; below that, lines alone.
+# Fewest rows per column of a regression with bends; with fewer, lines alone.
 ROWS = 5
-# Share of the rows of a target and its inputs in which a candidate must be measured.
+# Smallest share of the rows of a target and its inputs in which a candidate must be measured.
 MEASURED = 0.5
-# Blocks of the record over which the cost of a replacement is compared with its spread; standard
+# Number of blocks of the record for the spread of the cost of a replacement, and the standard
 # errors of a one-sided 95 % bound.
 BLOCKS, BOUND = 16, 1.645
 
@@ -33,15 +33,15 @@ BLOCKS, BOUND = 16, 1.645
 class Rivals:
     """The best single replacement of every kept input of every target.
 
-    Lags of a source next to each other are one input, and replaced together. Costs are rises of the
-    target's squared error, as shares of the variance of its rate, with lines and bends of all
-    inputs fitted again, their products where these matter, and the fitted drift of the other inputs
-    where it bends more; infinite where there is no edge, or none to replace it.
+    Adjacent lags of a source are one input and are replaced together. The cost is the rise of the
+    target's squared error, as a share of the variance of its rate, with lines and bends of all
+    inputs fitted again, with their products if these matter, and with the fitted drift of the other
+    inputs if it bends more. It is infinite if there is no edge or nothing to replace it.
 
-    - `cost`: of the best replacement by another source, `[source target lag]`, and `lower`, its
-        lower 95 % bound by its spread over blocks of the record.
-    - `rival`: that source and the index of its lag, `[source target lag 2]`; −1 where is none.
-    - `lag_cost`: of the best other lag of the same source, `[source target lag]`.
+    - `cost`: the cost of the best replacement by another source, `[source target lag]`; `lower`:
+        its lower 95 % bound, from the spread over blocks of the record.
+    - `rival`: that source and the index of its lag, `[source target lag 2]`; −1 if there is none.
+    - `lag_cost`: the cost of the best other lag of the same source, `[source target lag]`.
     """
 
     cost: KnownScores
@@ -51,17 +51,17 @@ class Rivals:
 
     @classmethod
     def none(cls, graph: KnownGraph) -> "Rivals":
-        """Return the rivals of a graph of which none was looked at."""
+        """Return the result for a graph without tested rivals."""
         cost, lower, of_lags = (np.full(graph.shape, np.inf) for _ in range(3))
         return cls(cost, lower, np.full((*graph.shape, 2), -1), of_lags)
 
 
 def rivals(inputs: Inputs, graph: KnownGraph, required: KnownGraph) -> Rivals:
-    """Return what replacing each kept input by each other candidate costs.
+    """Return the cost of replacing each kept input by its best rival.
 
-    From inner products of columns: one pass over the rows for every target, and one for the best
-    rival of each edge. Inputs that prior knowledge requires have no rivals, and what it does not
-    allow is none.
+    Costs are computed from inner products of columns: one pass over the rows for every target, and
+    one for the best rival of each edge. Inputs that prior knowledge requires have no rivals, and
+    inputs that it forbids are not rivals.
     """
     rows, found = inputs.rows, Rivals.none(graph)
     n = len(rows.rates)
@@ -78,7 +78,7 @@ def rivals(inputs: Inputs, graph: KnownGraph, required: KnownGraph) -> Rivals:
             continue
         groups = together(graph[:, j], beside[:, j])
         rate, total = rows.rates[:, j], float(rows.rates[:, j] @ rows.rates[:, j])
-        # Columns of the kept inputs, and those of every candidate, with the groups that each is of.
+        # Columns of the kept inputs and of every candidate, with the groups they belong to.
         kept = np.concatenate([plain[a, i] for i, lags in groups for a in lags])
         each = plain.shape[2]
         of = np.repeat(np.arange(len(groups)), [each * len(lags) for _, lags in groups])
@@ -96,11 +96,11 @@ def rivals(inputs: Inputs, graph: KnownGraph, required: KnownGraph) -> Rivals:
         drift = drift_beyond(rows, j, whole)
         if drift is not None:
             by_drift = left_by(rate, np.concatenate([kept, _unit(drift.rates[None, :, j])]).T)
-            # A drift that leaves no noise follows the path, whichever inputs it has.
+            # A drift without residual noise follows the path whatever its inputs.
             noisy = by_drift @ by_drift > NOISE * total
             whole, drift = (by_drift, drift) if noisy else (whole, None)
             if not noisy:
-                # Without noise any candidate makes up for what polynomials lack of a law.
+                # Without noise any candidate compensates for what polynomials miss of a law.
                 lines = np.stack([inputs.line[:, a, i] for i, lags in groups for a in lags], axis=1)
                 splines = spline_terms(lines, knots_of(lines))[..., 1:]
                 counts = [splines.shape[2] * len(lags) for _, lags in groups]
@@ -112,7 +112,7 @@ def rivals(inputs: Inputs, graph: KnownGraph, required: KnownGraph) -> Rivals:
         for k, (i, lags) in enumerate(groups):
             if required[i, j, lags].any():
                 continue
-            # What the others leave of the rate and of every candidate, as inner products.
+            # Inner products of the residuals of the rate and of every candidate given the others.
             rest, new = (kept_of != k).all(axis=0), columns_of != k
             others, with_others = kept[rest], with_kept[:, :, new][..., rest]
             if drift is not None:
@@ -141,9 +141,9 @@ def rivals(inputs: Inputs, graph: KnownGraph, required: KnownGraph) -> Rivals:
 
 
 def partial_rivals(rows: Rows, graph: KnownGraph, required: KnownGraph, fewest: int) -> Rivals:
-    """Return [`rivals`][ndde_jax.assess._rivals.rivals] by rows that miss values: each candidate is
-    compared in those that hold it, the target and its inputs. One that is missing in most of these
-    is as good as unseen, and none.
+    """Return [`rivals`][ndde_jax.assess._rivals.rivals] from rows with missing values. Each
+    candidate is compared in the rows that have it, the target and its inputs. A candidate that is
+    missing in most of these counts as unobserved, and is no rival.
     """
     found, each = Rivals.none(graph), np.arange(len(graph))
     for j in np.flatnonzero((graph & ~required).any(axis=(0, 2))):
@@ -172,7 +172,7 @@ def partial_rivals(rows: Rows, graph: KnownGraph, required: KnownGraph, fewest: 
 
 
 def _unit(columns: Float[np.ndarray, "*any row"]) -> Float[np.ndarray, "*any row"]:
-    """Return columns of mean 0 and length 1; of length 0 where they are constant."""
+    """Return columns scaled to mean 0 and length 1, or length 0 if they are constant."""
     columns = columns - columns.mean(axis=-1, keepdims=True)
     size = np.sqrt(np.einsum("...n,...n->...", columns, columns))
     return np.ascontiguousarray(columns / np.where(size > 0, size, np.inf)[..., None])
@@ -180,21 +180,21 @@ def _unit(columns: Float[np.ndarray, "*any row"]) -> Float[np.ndarray, "*any row
 
 def touching(graph: KnownGraph, lags: tuple[int, ...]) -> KnownGraph:
     """Return the edges of a source one candidate lag after another edge of it: a delay may lie
-    between the two, or one stands in. Of two lags in all nothing is said.
+    between the two, or one is a proxy. None with fewer than three candidate lags.
     """
     found = np.zeros_like(graph)
     if len(lags) < 3:
         return found
     found[:, :, 1:] = graph[:, :, 1:] & graph[:, :, :-1]
     if lags[0] == 0:
-        # A variable that decays and is fed back a little later is no more than that.
+        # A variable's decay and its feedback a little later are two separate effects.
         found[:, :, 1] &= ~np.eye(len(graph), dtype=bool)
     return found
 
 
 def together(kept: SourceLags, beside: SourceLags) -> list[tuple[int, list[int]]]:
-    """Return the kept inputs of a target, those `beside` the one before as one with it: where a
-    delay lies between them, neither is much without the other.
+    """Return the kept inputs of a target, joining those `beside` the previous one: if a delay lies
+    between them, neither explains much without the other.
     """
     groups: list[tuple[int, list[int]]] = []
     for i, a in np.argwhere(kept).tolist():
@@ -206,6 +206,6 @@ def together(kept: SourceLags, beside: SourceLags) -> list[tuple[int, list[int]]
 
 
 def _bound(rise: Column) -> float:
-    """Return the lower bound of a sum by its spread over blocks."""
+    """Return the lower bound of a sum from its spread over blocks."""
     sums = np.array([part.sum() for part in np.array_split(rise, BLOCKS)])
     return float(sums.sum() - BOUND * np.sqrt(BLOCKS) * sums.std(ddof=1))

@@ -1,6 +1,6 @@
-"""A robust score test: do further columns explain what a regression leaves?
+"""A robust score test of whether further columns explain the residuals of a regression.
 
-First its material: rows of the past, rows before them, and columns of inputs.
+Its data come first: rows of the past, rows before them, and columns of inputs.
 """
 
 from collections.abc import Callable
@@ -17,24 +17,24 @@ from ..windows._windows import Windows
 
 Column = Float[np.ndarray, "row"]
 Columns = Float[np.ndarray, "row column"]
-# A number for every variable in every row.
+# One number per variable and row.
 PerRow = Float[np.ndarray, "row dim"]
 # Candidate inputs of one target.
 SourceLags = Bool[np.ndarray, "source lag"]
-# Own samples of a source, before the one that is tested, that its past is taken to be.
+# Number of a source's own samples before the tested one that make up its past.
 OWN_PAST = 2
-# Robust standard deviations beyond which a value counts no more in a column that is tested.
+# Robust standard deviations at which values in a tested column are clipped.
 FAR_VALUE = 5.0
 
 
 class FittedDrift(NamedTuple):
     """A fitted drift along rows of the past.
 
-    - `rates`: what it says of the standardised rates, `[row dim]`.
-    - `rate`: the physical rate of one of the variables of the history at physical histories.
-    - `history`: that it reads, `[row lag every]`.
-    - `scale`: of the rates, `[dim]`.
-    - `among`: which variables of the history the rows have.
+    - `rates`: its standardised rates, `[row dim]`.
+    - `rate`: a function of physical histories and a variable that returns its physical rate.
+    - `history`: the histories it reads, `[row lag every]`.
+    - `scale`: the scale of the rates, `[dim]`.
+    - `among`: the indices in the history of the variables of the rows, `[dim]`.
     """
 
     rates: PerRow
@@ -51,7 +51,7 @@ class FittedDrift(NamedTuple):
         dtype: Any,
         scale: Float[np.ndarray, "dim"],
     ) -> "FittedDrift":
-        """Return the drift of a model along histories: of splines on the host, of others by a
+        """Return the drift of a model along histories: splines on the host, other models by a
         compiled program.
         """
         known = _known(model, history)
@@ -69,9 +69,7 @@ class FittedDrift(NamedTuple):
         return FittedDrift(rates, self.rate, history, self.scale[some], self.among[some])
 
     def without(self, held: SourceLags, target: int) -> Column:
-        """Return the standardised rate of a target with some inputs held at their means: what the
-        others do.
-        """
+        """Return the standardised rate of a target with some inputs held at their means."""
         history = self.history.copy()
         for source, place in np.argwhere(held):
             moved = history[:, place, self.among[source]]
@@ -79,9 +77,7 @@ class FittedDrift(NamedTuple):
         return self._rate(history, target)
 
     def with_moved(self, place: int, source: int, by: float, target: int) -> Column:
-        """Return the standardised rate of a target with one input moved, by so many standard
-        deviations.
-        """
+        """Return the standardised rate of a target with one input moved by standard deviations."""
         history = self.history.copy()
         moved = history[:, place, self.among[source]]
         moved += by * moved.std()
@@ -94,8 +90,8 @@ class FittedDrift(NamedTuple):
 def _known(
     model: AbstractDelayModel | Callable, history: Float[np.ndarray, "row lag every"]
 ) -> KnownSplines | None:
-    """Return the splines of a model on the host; None where it has none, or where it is pulled back
-    from some of the histories.
+    """Return the splines of a model on the host; None if it has none, or if some histories are
+    outside its box and pulled back.
     """
     if isinstance(model, RestoredDDE):
         away = np.abs(history[:, 0] - np.asarray(model.center))
@@ -107,13 +103,13 @@ class Rows(NamedTuple):
     """Valid windows in double precision.
 
     - `past`: standardised states, `[row lag dim]`; `rates`: standardised rates, `[row dim]`.
-    - `position`: samples at which they are. `lags`, `step`: as of [`Windows`][ndde_jax.Windows].
+    - `position`: the sample of each row. `lags`, `step`: as in [`Windows`][ndde_jax.Windows].
     - `allowed`: edges that prior knowledge allows, `[source target lag]`.
-    - `moves`: by how much a standardised rate of 1 moves a standardised state in a step, `[dim]`.
+    - `moves`: the change of a standardised state in a step at a standardised rate of 1, `[dim]`.
     - `midway`: whether states are those halfway through a step.
-    - `drift`: a fitted drift along these rows; None where none is known.
-    - `known`: which states are measured, `[row lag dim]`; rates that are not are NaN. None where
-        everything is.
+    - `drift`: a fitted drift along these rows; None if none is known.
+    - `known`: which states are measured, `[row lag dim]`; rates that are not are NaN. None if
+        everything is measured.
     """
 
     past: Float[np.ndarray, "row lag dim"]
@@ -128,7 +124,7 @@ class Rows(NamedTuple):
     known: Bool[np.ndarray, "row lag dim"] | None = None
 
     def of(self, some: Bool[np.ndarray, "dim"]) -> "Rows":
-        """Return the rows that miss nothing of some variables, with these alone."""
+        """Return the rows without missing values of some variables, with only these variables."""
         there = np.isfinite(self.rates[:, some]).all(axis=1)
         if self.known is not None:
             there &= self.known[:, :, some].all(axis=(1, 2))
@@ -159,7 +155,7 @@ class Rows(NamedTuple):
         return self.past.shape[2]
 
     def before(self, shift: int) -> Int[np.ndarray, "row"]:
-        """The row so many samples before each; −1 where there is none."""
+        """Return the index of the row `shift` samples before each row; −1 if there is none."""
         wanted = self.position - shift
         place = np.searchsorted(self.position, wanted)
         place = np.minimum(place, len(self.position) - 1)
@@ -167,14 +163,14 @@ class Rows(NamedTuple):
 
 
 def rows_of(windows: Windows, model: AbstractDelayModel | Callable | None = None) -> Rows:
-    """Return the valid rows of windows of one system, and what a drift says of them."""
+    """Return the valid rows of the windows of one system, with the drift of a model along them."""
     valid = np.asarray(windows.valid)
     rates = np.asarray(windows.increment, np.float64)[valid]
     return _rows(windows, valid, windows.history, rates - rates.mean(axis=0), model)
 
 
 def partial_rows_of(windows: Windows, model: AbstractDelayModel | Callable | None = None) -> Rows:
-    """Return the rows in which some rate is measured; the valid ones where no others are kept."""
+    """Return the rows in which some rate is measured; the valid rows if there are no others."""
     if windows.partial is None:
         return rows_of(windows, model)
     partial = windows.partial
@@ -226,8 +222,8 @@ def _physical(windows, used, history):
 
 
 def bends(x: Float[np.ndarray, "row *any"]) -> Float[np.ndarray, "row *any column"]:
-    """Return polynomials of degree 2 to 4 of the normal scores of values, for deviations from a
-    straight line under any distribution: Hermite polynomials, of variance about 1.
+    """Return Hermite polynomials of degree 2 to 4 of the normal scores of values, with variance
+    about 1, for deviations from a straight line under any distribution.
     """
     z = normal_scores(x)
     return np.stack(
@@ -237,8 +233,8 @@ def bends(x: Float[np.ndarray, "row *any"]) -> Float[np.ndarray, "row *any colum
 
 
 def tested(x: Float[np.ndarray, "row *any"]) -> Float[np.ndarray, "row *any column"]:
-    """Return a value, held within `FAR_VALUE` robust standard deviations, and two columns that
-    bend: the second and third Legendre polynomial of its rank. All are bounded, so no single sample
+    """Return the values, clipped at `FAR_VALUE` robust standard deviations, and two bent columns:
+    the second and third Legendre polynomials of the rank. All are bounded, so that no single sample
     decides a test.
     """
     low, middle, high = np.quantile(x, [0.25, 0.5, 0.75], axis=0)
@@ -252,7 +248,7 @@ def tested(x: Float[np.ndarray, "row *any"]) -> Float[np.ndarray, "row *any colu
 
 
 def normal_scores(x: Float[np.ndarray, "row *any"]) -> Float[np.ndarray, "row *any"]:
-    """Return quantiles of the normal distribution at the ranks of values; ties share theirs."""
+    """Return the normal quantiles at the ranks of values; ties share one."""
     from scipy.special import ndtri  # takes a moment to import
 
     return ndtri(_ranks(x))
@@ -265,13 +261,13 @@ def _ranks(x):
     return (rankdata(x, axis=0) - 0.5) / len(x)
 
 
-# Kept inputs of a target up to which their products are columns too.
+# Largest number of kept inputs of a target whose products are columns too.
 MULTIPLIED = 5
 
 
 class Inputs(NamedTuple):
-    """Columns of all candidate inputs, computed once: `line` as it is and `bend` for regressions,
-    `test` to be tested.
+    """Columns of all candidate inputs, computed once: `line`, the values, and `bend` for
+    regressions, and `test` for tests.
     """
 
     rows: Rows
@@ -286,8 +282,8 @@ def read_inputs(rows: Rows) -> Inputs:
 
 
 def kept_columns(inputs: Inputs, kept: SourceLags, *, own: int | None = None) -> Columns:
-    """Return the columns of a target's inputs: lines, bends and, of a few, products; `own`, it, is
-    given at the first lag as a line at least.
+    """Return the columns of a target's inputs: lines, bends and, if the inputs are few, products;
+    with `own`, the index of the target, at least a line of its own first lag is included.
     """
     n = len(inputs.line)
     places = [(int(i), int(a)) for i, a in np.argwhere(kept)]
@@ -301,22 +297,23 @@ def kept_columns(inputs: Inputs, kept: SourceLags, *, own: int | None = None) ->
     return np.concatenate(columns, axis=1) if columns else np.zeros((n, 0))
 
 
-# Share of the variance of a rate below which what is left is an error of the drift, and no noise.
+# Share of the variance of a rate below which its residual is an error of the drift, and not noise.
 NOISE = 1e-3
-# How much more polynomials may leave of a rate than the fitted drift does. Set by looking: between
-# what they leave of steep thresholds (`benchmarks.delays`), and, less, of variables that share the
-# bursts of an unseen driver (`benchmarks.verdict kinds`), which a drift must not explain away.
+# Largest ratio of the residual variances of polynomials and of the fitted drift. Chosen by
+# inspection, between the ratios for steep thresholds (`benchmarks.delays`) and the smaller ones for
+# variables that share the bursts of an unobserved driver (`benchmarks.verdict kinds`), which a
+# drift must not explain away.
 POOR = 1.25
 
 
 def drift_beyond(
     rows: Rows, target: int, left: Column, used: Any = slice(None), poor: float = POOR
 ) -> FittedDrift | None:
-    """Return the fitted drift where polynomials of the kept inputs leave `poor` times as much of a
-    rate, in the rows that are used, as it does; None elsewhere, and where none is known.
+    """Return the fitted drift if polynomials of the kept inputs leave more than `poor` times as
+    much of a rate as it does, in the rows used; None otherwise, or if no drift is known.
 
-    The rest of a strong bend, which polynomials lack, is foretold by whatever moves the inputs, and
-    would pass for something unseen.
+    Whatever moves the inputs predicts the part of a strong bend that polynomials miss, which could
+    be mistaken for an unobserved variable.
     """
     if rows.drift is None or not np.isfinite(rows.drift.rates[used, target]).all():
         return None
@@ -328,7 +325,7 @@ def given_columns(
     inputs: Inputs, graph: KnownGraph, target: int, *, own: bool = False, poor: float = POOR
 ) -> Columns:
     """Return [`kept_columns`][ndde_jax.assess._score.kept_columns] of all inputs of a target, and
-    the fitted drift where they do not describe its rate.
+    the fitted drift if they do not describe its rate.
     """
     columns, rows = kept_columns(inputs, graph[:, target], own=target if own else None), inputs.rows
     left = left_by(rows.rates[:, target], columns)
@@ -337,8 +334,8 @@ def given_columns(
 
 
 def multiplies(inputs: Inputs, target: int, kept: SourceLags) -> bool:
-    """Return whether products of a target's few kept inputs are worth their columns, by the
-    Bayesian information criterion.
+    """Return whether the Bayesian information criterion favours products of a target's few kept
+    inputs.
     """
     count = int(kept.sum())
     pairs = count * (count - 1) // 2
@@ -356,7 +353,7 @@ def earlier(
 ) -> tuple[Columns, Bool[np.ndarray, "row"]]:
     """Return what a source was made of `lag` samples ago, and the rows that have such a past.
 
-    Its own samples before that and its kept inputs then.
+    These are its own samples before that time and its kept inputs at that time.
     """
     rows = inputs.rows
     first = rows.before(lag + rows.step)
@@ -372,20 +369,20 @@ def earlier(
     return np.stack(columns, axis=1), there
 
 
-# Share of a column's variance that others must leave of it; below that it says nothing of its own.
+# Residual share of a column's variance, given the others, below which the column is redundant.
 OWN = 1e-6
-# Share of the variance of standardised columns below which a direction is none.
+# Share of the variance of standardised columns below which a direction does not count.
 NONE = 1e-9
-# Robust standard deviations beyond which a residual counts no more.
+# Robust standard deviations at which residuals are clipped.
 FAR = 4.0
-# Most regressions until clipped residuals are their own, to a share of that.
+# Largest number of regressions on clipped residuals, and the tolerance of their convergence.
 REFITS, SETTLED = 30, 1e-3
 
 
 class Test(NamedTuple):
-    """`p` of the hypothesis that no column explains anything, the number of `columns` that were
-    left to test, and the `share` of what is left that they explain beyond chance; 1, 0 and 0 where
-    none is.
+    """The p-value `p` of the hypothesis that no column explains anything, the number of `columns`
+    left to test, and the `share` of the residual variance that they explain beyond chance; 1, 0 and
+    0 without columns.
     """
 
     p: Float[np.ndarray, "*test"]
@@ -394,7 +391,7 @@ class Test(NamedTuple):
 
 
 def basis(columns: Columns) -> Float[np.ndarray, "direction row"]:
-    """An orthonormal basis of columns and a constant, without directions that are there already."""
+    """Return an orthonormal basis of columns and a constant, without redundant directions."""
     n = len(columns)
     centred = (columns - columns.mean(axis=0)).T
     size = np.linalg.norm(centred, axis=1, keepdims=True)
@@ -406,13 +403,13 @@ def basis(columns: Columns) -> Float[np.ndarray, "direction row"]:
 
 
 def left_by(rate: Column, columns: Columns) -> Column:
-    """Return what a regression on columns and a constant leaves of a rate."""
+    """Return the residuals of a regression of a rate on columns and a constant."""
     q = basis(columns)
     return rate - (q @ rate) @ q
 
 
 def roots(gram: Float[np.ndarray, "*any c c"]) -> Float[np.ndarray, "*any c c"]:
-    """Return matrices that make directions of given inner products orthonormal, and zeros for
+    """Return matrices that orthonormalise directions with given inner products, with zeros for
     directions without length.
     """
     values, vectors = np.linalg.eigh(gram)
@@ -422,13 +419,13 @@ def roots(gram: Float[np.ndarray, "*any c c"]) -> Float[np.ndarray, "*any c c"]:
 
 
 def bounded_left(rate: Column, q: Float[np.ndarray, "direction row"]) -> Column:
-    """Return what a regression on an orthonormal basis leaves of a rate, clipped at
-    [`FAR`][ndde_jax.assess._score.FAR] robust standard deviations: heavy tails then decide nothing,
-    and sums are normal sooner.
+    """Return the residuals of a regression of a rate on an orthonormal basis, clipped at
+    [`FAR`][ndde_jax.assess._score.FAR] robust standard deviations, so that heavy tails decide
+    nothing and sums are closer to normal.
 
-    The regression is that of clipped residuals (Huber, 1964), by repeated least squares: where most
-    residuals are tiny, as of events that are rare, those of one that was drawn by the large ones
-    are no noise.
+    The regression minimises clipped residuals (Huber, 1964) by repeated least squares. If most
+    residuals are tiny, as with rare events, the residuals of an ordinary regression, which the
+    large ones distort, are not noise.
     """
     left = rate - (q @ rate) @ q
     low, middle, high = np.quantile(left, [0.25, 0.5, 0.75])
@@ -451,17 +448,17 @@ def score_test(
     size: Float[np.ndarray, "*test column"],
     fitted: Int[np.ndarray, "*test"] | int,
 ) -> Test:
-    """Test whether columns explain what is left, with changing variances allowed for.
+    """Test whether columns explain the residuals, allowing for changing variances.
 
-    The score of the restricted regression, Σ own · left, over its own sum of squares, which holds
-    for any variances of the noise (White, 1980); the statistic is that of Hotelling, so that its
-    reference, an F distribution, holds for few rows too.
+    The score of the restricted regression, Σ own · left, is divided by its own sum of squares,
+    which holds for any variances of the noise (White, 1980). The statistic is Hotelling's, so that
+    its reference, an F distribution, also holds for few rows.
 
     **Arguments:**
 
-    - `left`: what the restricted regression leaves of a rate.
-    - `own`: what it leaves of the columns that are tested; `size`: their norms before.
-    - `fitted`: how many columns the restricted regression has.
+    - `left`: the residuals of a rate from the restricted regression.
+    - `own`: the residuals of the tested columns; `size`: the norms of these columns before.
+    - `fitted`: the number of columns of the restricted regression.
     """
     from scipy.special import fdtrc  # takes a moment to import
 
@@ -472,13 +469,13 @@ def score_test(
     turn = vectors * np.where(there, 1 / np.sqrt(np.where(there, values, 1)), 0)[..., None, :]
     score = (np.swapaxes(turn, -1, -2) * scale[..., None, :]) @ own * left[..., None, :]
     total, variance = score.sum(axis=-1), score @ np.swapaxes(score, -1, -2)
-    # Directions that are not there get a variance, and have no score.
+    # Missing directions get a variance, and have no score.
     spread = divisor(np.trace(variance, axis1=-2, axis2=-1)[..., None, None])
     eye = np.eye(there.shape[-1])
     variance = variance / spread + (1e-12 + ~there)[..., None, :] * eye
     solved = np.linalg.solve(variance, total[..., None])[..., 0]
     n, q = left.shape[-1] - fitted, there.sum(axis=-1)
-    # Residuals are smaller than noise by what was fitted.
+    # Residuals are smaller than the noise because of the fit.
     share = (total * solved).sum(axis=-1) / spread[..., 0, 0] / left.shape[-1]
     share = np.clip(share, 0, 1 - 1e-12)
     rest = np.maximum(n - q, 1)
@@ -488,7 +485,7 @@ def score_test(
 
 
 def group_test(rate: Column, columns: Columns, given: Float[np.ndarray, "row given"]) -> Test:
-    """Return [`score_test`][ndde_jax.assess._score.score_test] of columns beside given ones."""
+    """Return the [`score_test`][ndde_jax.assess._score.score_test] of columns, given others."""
     q = basis(given)
     columns = (columns - columns.mean(axis=0)).T
     own = columns - (columns @ q.T) @ q
@@ -501,8 +498,8 @@ def source_tests(
     made: Float[np.ndarray, "source past row"],
     given: Float[np.ndarray, "row given"],
 ) -> Test:
-    """Return [`group_test`][ndde_jax.assess._score.group_test] for many sources at once, each
-    beside what is given and what that source alone was `made` of; all centred.
+    """Return the [`group_test`][ndde_jax.assess._score.group_test] of many sources at once, each
+    given common columns and the columns that the source was `made` of; all centred.
     """
     q = basis(given)
     left = bounded_left(rate, q)
@@ -516,7 +513,7 @@ def source_tests(
     gram = (past @ past.swapaxes(1, 2)) * rest[:, :, None] * rest[:, None, :]
     root = roots(gram) * rest[:, None, :]
     inverse = root.swapaxes(1, 2) @ root
-    # Columns and what is left of the rate, less what the past of their source says of either.
+    # Columns and residuals of the rate, minus their regression on the past of the source.
     said = np.concatenate([both[:, :n_columns] @ past.swapaxes(1, 2), (past @ left)[:, None]], 1)
     cleared = (said @ inverse) @ past
     own = both[:, :n_columns] - cleared[:, :n_columns]
@@ -524,21 +521,21 @@ def source_tests(
     return score_test(left[None] - cleared[:, n_columns], own, size[:, :n_columns], fitted)
 
 
-# Rows for every column of a regression, below which nothing is tested.
+# Fewest rows per column of a regression for a test.
 ROWS = 2
 
 
 def edge_p_values(inputs: Inputs, graph: KnownGraph) -> KnownScores:
-    """The probability that an input explains its target's rate as well by chance.
+    """Return the probability that an input explains its target's rate as well by chance.
 
-    Each candidate, as a line and two bends, is tested beside the other kept inputs of its target
-    and beside what its source was made of: that source's own past and its kept inputs then, as the
-    momentary conditional independence of Runge et al. (2019). What is left of a source is then new
-    at every step, so the test holds whatever memory the residuals have, and its variance is that of
-    the scores themselves, so it holds whatever happens to the size of noise.
+    Each candidate, as a line and two bends, is tested given the other kept inputs of its target and
+    what its source was made of: the source's own past and its kept inputs at that time, as in the
+    momentary conditional independence of Runge et al. (2019). The residual of the source is then
+    new at every step, so the test holds for any memory of the residuals. Its variance is that of
+    the scores, so it holds for changing noise.
 
-    **Returns:** NaN where prior knowledge excludes an edge or too few rows are left; 1 where an
-    input has nothing of its own.
+    **Returns:** NaN where prior knowledge excludes an edge or too few rows are left; 1 for an input
+    that is determined by the others.
     """
     rows = inputs.rows
     lags, dim = rows.lags, rows.dim
@@ -563,8 +560,9 @@ def edge_p_values(inputs: Inputs, graph: KnownGraph) -> KnownScores:
 
 
 def kept_p_values(inputs: Inputs, graph: KnownGraph, p: KnownScores) -> KnownScores:
-    """Return p-values with those of the edges of a graph, and of the present of every target, which
-    stand among the columns of their targets; each in the rows that hold what its test needs.
+    """Return the p-values, with those of the kept edges and of each target's own present replaced.
+    These are among the given columns of their targets, so each is tested without itself, in the
+    rows that have what its test needs.
     """
     rows, p = inputs.rows, p.copy()
     lags, dim = rows.lags, rows.dim

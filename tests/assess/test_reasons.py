@@ -29,16 +29,16 @@ def said(**changes):
 def test_every_kind_of_reason():
     assert said()[1] == "does not pay its price: explains 0.001 for a price of 0.01"
     assert said()[2].startswith("differs too much from stretch to stretch")
-    assert said()[0].startswith("explained by what was kept with it")
+    assert said()[0].startswith("explained by the other kept inputs")
     kept = np.array([[[True, False, False]]])
     assert list(said(graph=kept)[:2]) == [
         "kept: explains 0.5 for a price of 0.01",
-        "stands for lag 0, which was kept: beside it explains 0.001 for a price of 0.01",
+        "proxy for lag 0, which was kept: beside it, explains 0.001 for a price of 0.01",
     ]
     dear = said(graph=kept, price=np.array([0.6]))[0]
     assert dear == "kept with the others: by itself it explains 0.5 for a price of 0.6"
     assert said(graph=kept, required=kept)[0] == "kept: required"
-    assert said(allowed=kept)[1] == "allowed: no"
+    assert said(allowed=kept)[1] == "not allowed"
 
 
 def test_a_discovery_says_all_of_it():

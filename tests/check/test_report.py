@@ -259,7 +259,7 @@ def test_the_prior_is_tested(found):
     assert forbidden == (
         "wind@3 → sea level is forbidden, but would explain 0.46 of the rate's variance."
     )
-    assert required.startswith("wind@3 → wind is required, but the data would do without it")
+    assert required.startswith("wind@3 → wind is required, but the data do not need it")
     # At a price of the user's, four candidates each: 0.46 is worth no 0.5, 0.11 worth 0.1.
     priced = line(dataclasses.replace(found, windows=windows, coefficient=4 * 0.5), name)
     assert sum("forbidden" in text for text in priced) == 0
