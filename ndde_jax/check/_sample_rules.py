@@ -359,7 +359,7 @@ TREATED = {
         "Add the driver of the season as a variable if it was measured; treat=False (--no-treat) "
         "keeps the season.",
     ),
-    "rhythm": ("rhythm", "Nothing, unless an outer clock makes it: prepare_samples removes it."),
+    "rhythm": ("rhythm", "Nothing, unless an outer clock causes it: prepare_samples removes it."),
     SCHEDULE: (
         "season",
         "Nothing, if it is a schedule; treat=False (--no-treat) searches for what drives it.",
@@ -456,7 +456,7 @@ for _treatment, (_name, _remedy) in TREATED.items():
 
 @sample_rule(
     "season",
-    "A cycle of {period} keeps its phase in {who}, as an outer clock does; {meaning}",
+    "A cycle of {period} keeps its phase in {who}, like an external clock; {meaning}",
     "{remedy}",
 )
 def _season(evidence: SampleEvidence) -> Iterator[Hit]:

@@ -147,7 +147,7 @@ def _what(e: GraphEvidence) -> str:
         return "No candidate input explains any rate of change."
     if not links:
         inputs = amount(float(kept), "input", 9)
-        return f"{inputs} kept; every variable is explained by itself alone."
+        return f"{inputs} kept; every variable is explained by its own states alone."
     told = amount(float(len(e.links_told(links))), "link", 9)
     return f"{told} between variables: {e.links_listed(links)}."
 
