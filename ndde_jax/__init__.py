@@ -1,8 +1,8 @@
 """Sparse neural delay differential equations in JAX: which variable drives which, at which delay.
 
-What a first hour needs is here. The rest is in namespaces, in the order of the data: `samples`,
-`windows`, `regression`, `models`, `simulate`, `fitting`, `gates`, `select`, `measure`, `assess`,
-`check`, `theory`, `use`; and `systems`, `metrics` and `plot`.
+The names that most users need are here. The rest is in namespaces, in the order of the data:
+`samples`, `windows`, `regression`, `models`, `simulate`, `fitting`, `gates`, `select`, `measure`,
+`assess`, `check`, `theory`, `use`; and `systems`, `metrics` and `plot`.
 """
 
 from . import (
@@ -73,7 +73,7 @@ from .windows._windows import (
 
 
 def __getattr__(name: str):
-    # Read when asked for: either takes longer than most imports.
+    # Imported on first use: either takes longer than most imports.
     if name == "plot":
         import importlib
 

@@ -1,4 +1,4 @@
-"""`python -m ndde_jax`: the command line, where `ndde-jax` is not on the path."""
+"""The command line as `python -m ndde_jax`, for when `ndde-jax` is not on the path."""
 
 import sys
 

@@ -1,5 +1,5 @@
-"""The public order of axes, [source, target, lag]: the transposition to it from the order of
-networks, [target, lag, source], and back, and the maximum over lags.
+"""Transpositions between the public order of axes, [source, target, lag], and the order used by
+networks, [target, lag, source]; and the maximum over lags.
 """
 
 from typing import Any
@@ -25,8 +25,8 @@ def from_graph_axes(array: Array) -> Array:
 
 
 def flat_inputs(edges: Any) -> Any:
-    """Return edges `[source target lag]` as `[target input]`, inputs being flat (lag, source);
-    NumPy of NumPy, JAX of JAX.
+    """Return edges `[source target lag]` as `[target input]`, with flat inputs (lag, source). NumPy
+    arrays give NumPy, JAX arrays JAX.
     """
     xp = namespace_of(edges)
     flat = xp.transpose(xp.asarray(edges), (1, 2, 0)).reshape(edges.shape[1], -1)
@@ -41,8 +41,8 @@ def from_flat_inputs(flat: Any) -> Any:
 
 
 def _moved(array: Array, to: tuple[int, ...]) -> Array:
-    """Move axes, in NumPy if the values are known, since in JAX every new shape is another
-    program.
+    """Move axes, in NumPy if the values are known, since JAX compiles a program for every new
+    shape.
     """
     xp = namespace_of(array)
     return to_jax(xp.moveaxis(xp.asarray(array), (-3, -2, -1), to))

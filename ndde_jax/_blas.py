@@ -1,10 +1,11 @@
 """The threads of NumPy's and SciPy's linear algebra.
 
-A search solves thousands of small systems of equations. OpenBLAS hands each to as many threads as
-there are cores, which then wait for one another: it takes longer, and several times the CPU time.
+A search solves thousands of small systems of equations. OpenBLAS splits each among as many threads
+as there are cores, which then wait for one another. This takes longer, and several times the CPU
+time.
 
-Wheels of NumPy and SciPy bring an OpenBLAS each; what comes from elsewhere keeps its threads. So
-does what the user chose by an environment variable.
+The wheels of NumPy and SciPy each include an OpenBLAS. Other builds keep their threads, and so does
+a number of threads that the user has set by an environment variable.
 """
 
 import contextlib
@@ -17,10 +18,10 @@ from collections.abc import Callable, Iterator, MutableMapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-# Read by OpenBLAS when it is loaded, which has happened here, and not yet in processes to come.
+# OpenBLAS reads it when it is loaded: already done in this process, but not in those started later.
 VARIABLE = "OPENBLAS_NUM_THREADS"
 OTHERS = ("OMP_NUM_THREADS", "GOTO_NUM_THREADS")
-# By package: what has loaded its library, the folders that hold it, and how its functions end.
+# The module that loads each library, the folders that hold it, and the suffix of its functions.
 PACKAGES = (
     ("numpy", ("numpy.libs", "numpy/.dylibs"), "64_"),
     ("scipy.linalg", ("scipy.libs", "scipy/.dylibs"), ""),
@@ -31,18 +32,18 @@ _inside = 0
 
 
 class _Library(NamedTuple):
-    """A loaded OpenBLAS: how to set its number of threads, and to ask for it."""
+    """A loaded OpenBLAS: functions that set and return its number of threads."""
 
     set_threads: Callable[[int], Any]
     threads: Callable[[], int]
 
 
-# The libraries that are limited for now, and their numbers of threads before.
+# The libraries that are limited at the moment, with their earlier numbers of threads.
 _limited: list[tuple[_Library, int]] = []
 
 
 def limit_blas_to_one_thread(environment: MutableMapping[str, str] = os.environ) -> None:
-    """Set one BLAS thread for this process and those it starts, unless the user has set a
+    """Limit this process and those it starts to one BLAS thread, unless the user has set a
     number.
     """
     if not _chosen(environment):
@@ -53,14 +54,14 @@ def limit_blas_to_one_thread(environment: MutableMapping[str, str] = os.environ)
 
 @contextlib.contextmanager
 def one_blas_thread() -> Iterator[None]:
-    """Use one BLAS thread within this context, and as many as before after it, unless the user has
-    set a number. Contexts may be nested, and entered by several threads at once.
+    """Use one BLAS thread within this context and restore the earlier number after it, unless the
+    user has set a number. Contexts may be nested, and entered by several threads at once.
     """
     global _inside
     if _chosen(os.environ):
         yield
         return
-    import scipy.linalg  # noqa: F401  # else JAX loads it, and its library, within
+    import scipy.linalg  # noqa: F401  # otherwise JAX loads its library within the context
 
     with _lock:
         if _inside == 0:
@@ -83,7 +84,7 @@ def _chosen(environment: MutableMapping[str, str]) -> bool:
 
 
 def _loaded() -> list[_Library]:
-    """Return the libraries that wheels of NumPy and SciPy have loaded."""
+    """Return the libraries loaded by the wheels of NumPy and SciPy."""
     loaded = (place for package, *place in PACKAGES if package in sys.modules)
     return [library for place in loaded for library in _libraries(*place)]
 

@@ -1,8 +1,8 @@
 """Checks of arguments whose errors name the argument, the expected value and the given one.
 
-Every front door calls these before anything is compiled, so that a mistake is answered in the words
-of the library and not in those of whatever would have tripped over it. Under `jit`, `vmap` and
-`grad` numbers are not known: types and shapes are checked, values pass.
+Public functions call these before anything is compiled, so that the error of a mistake comes from
+the library and not from the code that would have failed later. Under `jit`, `vmap` and `grad`
+numbers are not known: types and shapes are checked, values are not.
 """
 
 import contextlib
@@ -14,13 +14,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-# What the message shows of a value before it breaks off.
+# The most characters of a value that a message shows.
 LONGEST = 60
 
 
 def is_traced(*trees: Any) -> bool:
     """Return whether a value is traced by `jit`, `vmap` or `grad`."""
-    # A plain loop: searches ask at every step, and a generator is slower.
+    # A plain loop: searches call this at every step, and a generator is slower.
     for leaf in jax.tree.leaves(trees):
         if isinstance(leaf, jax.core.Tracer):
             return True
@@ -47,7 +47,7 @@ def shown(value: Any) -> str:
 
 
 def refusal(name: str, expected: str, got: Any, remedy: str = "") -> ValueError:
-    """Return the error: `name` must be what was expected, what came, and what to do."""
+    """Return the error that says what `name` must be, what came, and what to do."""
     return ValueError(f"{name} must be {expected}; got {shown(got)}.{remedy and ' ' + remedy}")
 
 
@@ -69,7 +69,7 @@ def _bounds(above, least, below, most) -> str:
 def check_number(
     value: Any, name: str, *, above=None, least=None, below=None, most=None, finite: bool = True
 ) -> None:
-    """Raise an error unless the value is one real number within bounds; no array with axes."""
+    """Raise an error unless the value is one real number within bounds, not an array with axes."""
     bounds = _bounds(above, least, below, most)
     wanted = {"be positive": "a positive number", "be finite": "a number"}.get(
         bounds, f"a number and {bounds}"
@@ -89,8 +89,8 @@ def check_number(
 
 
 def is_real(dtype: Any) -> bool:
-    """Return whether a type is boolean, whole or floating, JAX's extra types included."""
-    # NumPy counts spans of time among the integers.
+    """Return whether a type is boolean, integer or floating, including JAX's extra types."""
+    # NumPy counts time spans among the integers.
     real = any(jnp.issubdtype(dtype, kind) for kind in (np.bool_, np.integer, np.floating))
     return real and not jnp.issubdtype(dtype, np.timedelta64)
 
@@ -102,19 +102,19 @@ def _is_number(value: Any) -> bool:
 
 
 def check_positive(**values: Any) -> None:
-    """Raise an error unless all values, by their names, are numbers above 0."""
+    """Raise an error unless all values, given by name, are numbers above 0."""
     for name, value in values.items():
         check_number(value, name, above=0)
 
 
 def check_non_negative(**values: Any) -> None:
-    """Raise an error unless all values, by their names, are numbers of at least 0."""
+    """Raise an error unless all values, given by name, are numbers of at least 0."""
     for name, value in values.items():
         check_number(value, name, least=0)
 
 
 def check_whole(value: Any, name: str, least: int = 1, most: int | None = None) -> None:
-    """Raise an error unless the value is an int, on which shapes depend; a whole float is none."""
+    """Raise an error unless the value is an int, on which shapes depend; 2.0 is not accepted."""
     if isinstance(value, jax.core.Tracer):
         why = "shapes depend on it, so it cannot be traced by jit, vmap or grad"
         raise ValueError(f"{name} must be a plain int: {why}. Mark it as static.")
@@ -169,7 +169,7 @@ def check_real_array(
 
 def _as_real(value: Any, name: str, what: str) -> jax.Array | np.ndarray:
     try:
-        # NumPy reads no list that holds a traced number.
+        # NumPy cannot convert a list that holds a traced number.
         known = not isinstance(value, jax.Array) and not is_traced(value)
         array = np.asarray(value) if known else jnp.asarray(value)
     except (TypeError, ValueError):
@@ -214,20 +214,20 @@ def check_names(names: Any, dim: int | None, name: str = "names") -> tuple[str, 
 
 
 def check_key(key: Any, name: str = "key") -> jax.Array:
-    """Return one random key, typed; the older form, two unsigned numbers, is accepted and
+    """Return one typed random key; the older form, two unsigned numbers, is accepted and
     wrapped.
     """
     array = isinstance(key, jax.Array | np.ndarray)
     typed = array and jax.dtypes.issubdtype(key.dtype, jax.dtypes.prng_key)
     if array and key.dtype == np.uint32 and key.ndim:
-        with contextlib.suppress(TypeError, ValueError):  # of another length than JAX's keys
+        with contextlib.suppress(TypeError, ValueError):  # not the length of JAX's keys
             key, typed = jax.random.wrap_key_data(key), True
     if not typed:
         remedy = f"Make one with jax.random.key({key if type(key) is int else 0})."
         raise refusal(name, "a JAX random key", key, remedy)
     if key.shape != ():
         raise ValueError(
-            f"{name} must be one JAX random key; got an array of them of shape {key.shape}. Take "
+            f"{name} must be one JAX random key; got an array of keys of shape {key.shape}. Take "
             f"one ({name}[0]), or use jax.vmap."
         )
     return key
@@ -251,14 +251,14 @@ def check_windows(windows: Any, who: str, instead: str = "use jax.vmap for sever
 
 
 def check_config(config: Any, kind: type, name: str = "config") -> None:
-    """Raise an error unless settings are of a certain kind, or None for their defaults."""
+    """Raise an error unless settings are of the given kind, or None for their defaults."""
     remedy = f"Write ndde_jax.{kind.__name__}(...) with the settings to change."
     check_kind(config, kind | None, name, f"a {kind.__name__} or None", remedy)
 
 
 def check_graph(graph: Any, shape: tuple[int, ...], name: str = "graph") -> jax.Array:
-    """Return edges `[source target lag]` as booleans; numbers must be 0 or 1, because a score that
-    is cast is an edge wherever it is not exactly zero.
+    """Return edges `[source target lag]` as booleans. Numbers must be 0 or 1: a cast score would be
+    an edge wherever it is not exactly zero.
     """
     array = _as_real(graph, name, f"booleans [source target lag] = {shape}")
     if array.shape != shape:
@@ -272,15 +272,15 @@ def check_graph(graph: Any, shape: tuple[int, ...], name: str = "graph") -> jax.
             f"{name} must hold edges, True or False; got {bad[0]:.4g} among numbers. Pass "
             "found.graph, not found.scores, or compare scores with a threshold."
         )
-    # Not by `jnp`, to which every other shape is another program.
+    # Not by `jnp`, which compiles a program for every shape.
     return jax.device_put(values.astype(bool))
 
 
-# ---- where something cannot be done ----
+# ---- limits ----
 
 
 def check_concrete(who: str, tree: Any, remedy: str = "Call it outside.") -> None:
-    """Raise an error inside `jit`, `vmap` or `grad`, for functions that branch on the numbers."""
+    """Raise an error inside `jit`, `vmap` or `grad`, for functions that branch on values."""
     if is_traced(tree):
         raise ValueError(
             f"{who} needs to see the numbers and cannot run inside jit, vmap or grad. {remedy}"
@@ -297,5 +297,5 @@ def check_sizes(values: Any, dtype: Any, name: str) -> None:
         word = f"beyond {high:.2g}" if size > high else f"below {low:.2g}"
         raise ValueError(
             f"{name} must be of a size that {limits.dtype} can compute with; got {size:.3g}, "
-            f"{word}. Choose another unit, so that typical values are near 1."
+            f"{word}. Choose a unit in which typical values are near 1."
         )

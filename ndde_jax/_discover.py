@@ -66,9 +66,8 @@ from .windows._prior import (
 from .windows._stencils import WIDEST_STENCIL
 from .windows._windows import Windows
 
-# Spline terms, samples × variables × lags × terms of each, of the part of a record read in chunks
-# that is held in memory; the fewest samples; and the lags that are reckoned with where none are
-# given.
+# For a record read in chunks: the number of spline terms (samples × variables × lags × terms of
+# each) held in memory, the fewest samples, and the number of lags assumed if none are given.
 IN_MEMORY, FEWEST, UNKNOWN = 4 * 10**6, 4000, 10
 
 
@@ -97,52 +96,52 @@ def discover(
 
     Cuts the measurements into lagged windows and searches for the edges that lower the error by
     more than their price. The drift found so far then corrects the windows for the length of a
-    step, and the search is repeated, with delays between the candidate lags where these explain
+    step, and the search is repeated, with delays between the candidate lags where they explain
     more. Finally the strength of every edge is measured.
 
     **Arguments:**
 
     - `x`: `[time dim]` or `[time]`; NumPy or JAX array, pandas Series or DataFrame (column names
-        and time index are used), xarray DataArray or Dataset, [`Samples`][ndde_jax.Samples], what
-        [`load_example`][ndde_jax.load_example] returns, a file by its name; or a list of
+        and time index are used), xarray DataArray or Dataset, [`Samples`][ndde_jax.Samples], the
+        result of [`load_example`][ndde_jax.load_example], a file by its name; or a list of
         arrays or frames, several trajectories of one system. NaN marks missing values.
-    - `dt`, `t`: sampling interval or time stamps, unless `x` carries them.
+    - `dt`, `t`: sampling interval or time stamps, unless `x` has them.
     - `lags`: candidate lags in samples, ascending, or times with their unit, `"6h"`, `"0:24h:2h"`
-        or a list of such. Nearly always include 0, the present state. None, the default, chooses
-        them by [`choose_lags`][ndde_jax.windows.choose_lags], and the report says why. A system
-        that is known to have no delays has `lags=(0,)`.
+        or a list of these. Nearly always include 0, the present state. By default they are chosen
+        by [`choose_lags`][ndde_jax.windows.choose_lags], and the report says why. For a system
+        known to have no delays use `lags=(0,)`.
     - `names`: names of the variables; by default those of `x`, or x0, x1, …
-    - `scheme`: difference scheme, in place of the recipe's, which chooses by the data:
-        `"euler"`, `"central"`, `"central4"` or `"midpoint"`.
-    - `prior`: edges that cannot exist or must, from
-        [`prior_knowledge`][ndde_jax.prior_knowledge], of the same lags; where `lags` are chosen,
-        one without lags holds at all of them.
+    - `scheme`: difference scheme, `"euler"`, `"central"`, `"central4"` or `"midpoint"`; by default
+        that of the recipe, which chooses by the data.
+    - `prior`: edges that cannot exist or must exist, from
+        [`prior_knowledge`][ndde_jax.prior_knowledge], with the same lags; if `lags` are chosen, a
+        prior without lags holds at all of them.
     - `inputs`: known variables that drive the system, such as a forcing, a stimulus or a regime:
         names of columns of `x`, or a mapping from names to arrays `[time]`, which become variables
-        too. Nothing drives them; no season, trend or spike of theirs is removed; and no verdict
-        rests on how well they are explained. Variables that `prior` calls exogenous are inputs.
-    - `mask`: which samples may be the present of a window, booleans `[time]` (a list of arrays for
-        several trajectories): those of winters only, say. Only rates at these samples are
-        explained; the past that explains them may lie outside. [`Samples`][ndde_jax.Samples] may
-        carry one.
+        too. Nothing drives them, none of their seasons, trends or spikes is removed, and no verdict
+        depends on how well they are explained. Exogenous variables of `prior` are inputs too.
+    - `mask`: which samples may be the present of a window, such as those in winter, booleans
+        `[time]` (a list of arrays for several trajectories). Only rates at these samples are
+        explained; the past that explains them may lie outside the mask.
+        [`Samples`][ndde_jax.Samples] may have one.
     - `transform`: variables to read as their logarithm or as normal scores of their ranks, before
         anything else, `{"flow": "log", "level": "ranks"}`, or one of these for all; see
         [`prepare_samples`][ndde_jax.prepare_samples]. Slopes and effects then refer to the
         logarithm; forecasts and interventions use measured units.
-    - `time_unit`: unit of `dt`, for labels and for known clocks (the year, the day).
+    - `time_unit`: unit of `dt`, for labels and for known periods (the year, the day).
     - `treat`: first treat seasons, trends, very uneven stamps, spikes and short gaps where a test
-        finds them, as [`prepare_samples`][ndde_jax.prepare_samples] does, and let nothing drive
-        what repeats itself, a schedule; the report says so.
-    - `coefficient`: λ: keep an edge iff it is worth more than λ/F of its target's variance. By
-        default the rule of [`SignalStrengths.kept`][ndde_jax.measure.SignalStrengths.kept].
-    - `recipe`: [`Recipe`][ndde_jax.Recipe], by default the library's best;
+        finds them, as [`prepare_samples`][ndde_jax.prepare_samples] does, and allow no driver of a
+        schedule, a variable that repeats itself. The report says so.
+    - `coefficient`: λ: keep an edge iff it is worth more than λ/F of its target's variance. The
+        default is the rule of [`SignalStrengths.kept`][ndde_jax.measure.SignalStrengths.kept].
+    - `recipe`: [`Recipe`][ndde_jax.Recipe], by default `Recipe()`;
         [`Recipe.fast()`][ndde_jax.Recipe.fast] fits no network,
-        [`Recipe.paper()`][ndde_jax.Recipe.paper] does what the paper does.
+        [`Recipe.paper()`][ndde_jax.Recipe.paper] is the method of the paper.
     - `key`: random key for all random numbers.
     - `progress`: show a progress bar over the stages.
     - `directory`: where to store the result of each stage as soon as it is finished. After an
-        interruption the same call, with the same data, settings and key, resumes there; with others
-        it starts anew. The files may be deleted once the discovery is returned.
+        interruption the same call, with the same data, settings and key, resumes there; a different
+        call starts from the beginning. The files may be deleted once the discovery is returned.
 
     **Returns:** [`Discovery`][ndde_jax.Discovery].
 
@@ -162,7 +161,7 @@ def discover(
     check_concrete(
         "discover",
         (x, dt, t, coefficient, key),
-        "Make windows with lagged_windows; fit, recover and fit_drift take them there.",
+        "Make windows with lagged_windows; fit, recover and fit_drift work there.",
     )
     recipe = check_settings(coefficient, recipe, scheme, treat)
     key = check_key(key)
@@ -182,14 +181,14 @@ def discover(
     samples, given = with_inputs(samples, inputs)
     samples, prior, said = _set_aside(samples, prior, given, transform)
     recipe, more = _of_events(samples, recipe)
-    # Before anything that takes long; what lags are chosen or said in times is known later.
+    # Before long computations; lags that are chosen, or given as times, are not known yet.
     lags = lags if lags is None or has_unit(lags) else read_lags(lags)
     check_decidable(samples, lags if isinstance(lags, tuple) and not has_unit(lags) else (0,))
-    # Samples that were treated before skip automatic preparation, and so do parts of a record.
+    # Samples treated before, and parts of a record, skip automatic preparation.
     steps = _steps(recipe) if treat and not samples.treatments and chunks is None else ("level",)
     steps = _with_offsets(steps, samples) if recipe.offsets else steps
     if HELD in steps and prior is not None and _driven(prior) & set(held_inputs(samples)):
-        # Who says that something drives a variable knows it to be no input.
+        # A prior that requires a driver of a variable says that it is no input.
         steps = tuple(step for step in steps if step != HELD)
     known = {*given, *(() if prior is None else _exogenous(prior, samples.names))}
     known = tuple(name for name in samples.names if name in known)
@@ -204,7 +203,7 @@ def discover(
     schedules = schedules_of(samples) if treat else {}
 
     def at_lags(lags, *, prior, said, directory) -> Discovery:
-        """Return the discovery of the prepared samples at certain lags."""
+        """Return the discovery of the prepared samples at the given lags."""
         check_decidable(samples, lags)
         for inputs in (given, held):
             prior = prior_of_inputs(prior, samples.names, inputs, len(lags))
@@ -237,18 +236,17 @@ def discover(
         return at_lags(lags, prior=prior, said=said, directory=directory)
 
 
-# Share of the rates' variance by which a further correction may raise what is left, on average:
-# chance raises it by .03 at most on populations that move half their way within a step.
+# Mean rise of the residual variance, as a share of the rates' variance, that a further correction
+# may cause; chance causes .03 at most on populations that move half their way within a step.
 WORSE = 0.05
-# How often candidates are made longer, where what is left of a rate, or a last one that was kept,
-# asks for later ones.
+# How often longer lags are tried, where a residual or a last lag that was kept points to them.
 LONGER = 2
-# Links in one sentence, and what it says.
+# The most links in one sentence, and the sentence.
 SHOWN = 10
 PASSED_ON = (
-    "Links are left out that say nothing beside what a variable that is related to their target "
-    "within a sampling interval does at the same sample, and so are passed on by it: {}. Forecasts "
-    "read them."
+    "These links are omitted because another variable, related to their target within a sampling "
+    "interval, passes them on: given that variable at the same sample, they explain nothing more: "
+    "{}. Forecasts use them."
 )
 
 
@@ -260,9 +258,9 @@ def _at_chosen_lags(
     said: tuple[str, ...],
     directory: str | os.PathLike | None,
 ) -> Discovery:
-    """Return the discovery at lags that are chosen, and at later ones as long as what is left of a
-    rate is explained by a state before them, and links at these are found, or as the last lag of a
-    flow was kept, which may stand for a later one.
+    """Return the discovery at chosen lags. Longer lags are tried while a residual is explained by
+    an earlier state, or the last lag of a flow was kept, which may be a proxy for a later one; they
+    are used if links are found at them.
     """
     lags, reason = choose_lags(samples)
     at_every = functools.partial(prior_at_each_lag, prior)
@@ -274,16 +272,16 @@ def _at_chosen_lags(
         kept = np.any(found.graph, axis=(0, 1)).reshape(-1)
         shown = [*late[late >= 0].tolist(), *np.asarray(lags)[kept].tolist()]
         more = lags_up_to(with_a_quarter_more(max(shown, default=0)), shown, samples)
-        # Of a map the last lags may be the tail of a response, and a coarse grid tells less.
+        # The last lags of a map may be the tail of a response, and a coarse grid shows less.
         complete = len(more) == more[-1] + 1
         at_end = bool(kept[-1]) and len(lags) > 1 and found.reading == "flow" and complete
         if late.max() < 0 and not at_end:
             break
         why = (
-            f"what links at lags up to {lags[-1]} left of a rate was explained by a state before "
+            f"with lags up to {lags[-1]}, the residual of a rate was explained by a state before "
             "them"
             if late.max() >= 0
-            else f"the last of those up to {lags[-1]} was kept"
+            else f"with lags up to {lags[-1]}, the last one was kept"
         )
         reason = f"Lags up to {amount(float(more[-1]), 'sample', 6)}: {why}."
         place = None if directory is None else pathlib.Path(directory) / f"longer_{number + 1}"
@@ -302,7 +300,7 @@ def update(found: Discovery, more: Any, *, key: PRNGKeyArray | None = None) -> D
     """
     if found.length is not None:
         raise ValueError(
-            "update knows only a part of a record that was read in chunks; discover the longer one."
+            "update has only a part of a record read in chunks. Discover the longer record."
         )
     before = found.samples.as_measured()
     if not before.regular:
@@ -310,12 +308,12 @@ def update(found: Discovery, more: Any, *, key: PRNGKeyArray | None = None) -> D
             "update is for equally spaced samples; discover the joined record with its time stamps."
         )
     if before.mask:
-        raise ValueError("update knows no mask for what is new; discover the joined record.")
+        raise ValueError("update has no mask for the new samples; discover the joined record.")
     if not isinstance(more, Samples) and not np.size(more):
         return found
     new = read_alike(before, more, wanted_by="update")
     if new.t is not None:
-        raise ValueError("update is for equally spaced samples; what is new is not.")
+        raise ValueError("update is for equally spaced samples; the new samples are not.")
     arrays = [array.astype(float) for array in new.values]
     values, times, starts = list(before.values), list(before.times), before.starts
     if isinstance(more, list | tuple) or len(arrays) > 1 or _later(before, new.starts):
@@ -326,7 +324,7 @@ def update(found: Discovery, more: Any, *, key: PRNGKeyArray | None = None) -> D
         added = times[-1][-1] + before.dt * np.arange(1, len(arrays[0]) + 1)
         values[-1] = np.concatenate([values[-1], arrays[0].astype(values[-1].dtype)])
         times[-1] = np.concatenate([times[-1], added])
-    # What was found to be held, or a schedule, is looked at again, with what is new.
+    # Held variables and schedules are detected again with the new samples.
     columns = [*treated_columns(found.samples, HELD), *treated_columns(found.samples, SCHEDULE)]
     held, prior = {found.names[j] for j in columns}, found.windows.prior
     if held:
@@ -347,8 +345,8 @@ def update(found: Discovery, more: Any, *, key: PRNGKeyArray | None = None) -> D
 
 
 def _later(before: Samples, starts: Sequence[str]) -> bool:
-    """Return whether what is new begins later than one interval after the last sample, so that it
-    is a recording of its own; False where dates are not known.
+    """Return whether the new samples begin later than one interval after the last sample, as a
+    separate recording; False where dates are not known.
     """
     if not (before.starts and before.starts[-1] and starts and starts[0]):
         return False
@@ -357,15 +355,15 @@ def _later(before: Samples, starts: Sequence[str]) -> bool:
     if after < 0.5:
         begin = written(dates_after(starts[0], np.zeros(1), before.time_unit, before.dt)[0])
         raise ValueError(
-            f"update expected samples from after {before.when(-1, len(before.values) - 1)}; got "
-            f"some from {begin} on. Leave out those that the discovery has."
+            f"update expected samples after {before.when(-1, len(before.values) - 1)}; got "
+            f"samples from {begin} on. Omit those that the discovery has."
         )
     return bool(after > 1.5)
 
 
 def _part(chunks: Chunks, lags: Any, dt: Any, time_unit: str) -> Part:
     """Return the part of a record that is held in memory: as many samples as its settings say, or
-    as have a certain number of spline terms at all lags.
+    as fit into `IN_MEMORY` spline terms at all lags.
     """
     if lags is not None and has_unit(lags):
         lags = lags_in_samples(lags, read_samples(np.eye(2), dt=dt, time_unit=time_unit))
@@ -376,38 +374,38 @@ def _part(chunks: Chunks, lags: Any, dt: Any, time_unit: str) -> Part:
 
 
 def _check_chunked(t: Any, mask: Any, inputs: Any, transform: Any, recipe: Recipe) -> None:
-    """Raise an error for what needs a record in memory."""
+    """Raise an error for settings that need the whole record in memory."""
     given = dict(t=t, mask=mask, transform=transform)
     given["inputs, as arrays,"] = inputs if isinstance(inputs, Mapping) else None
     given["recipe.impute"], given["recipe.offsets"] = recipe.impute or None, recipe.offsets or None
     for name, value in given.items():
         if value is not None:
             raise ValueError(
-                f"{name} cannot be used on a record that is read in chunks; leave it out, or pass "
+                f"{name} cannot be used on a record that is read in chunks. Omit it, or pass "
                 "an array that fits into memory."
             )
     if not recipe.strategy.reads_sums:
         raise ValueError(
-            "a record that is read in chunks is searched by its sums, which select.Default does; "
-            f"got the strategy {type(recipe.strategy).__name__}."
+            "a record read in chunks needs a strategy that searches sums over windows, such "
+            f"as select.Default; got the strategy {type(recipe.strategy).__name__}."
         )
 
 
 def _said_of_chunks(part: Part, samples: Samples) -> str:
-    """Return what of a record that was read in chunks the results are of, for a report."""
+    """Return the report's sentences on how a record read in chunks was used."""
     left_out = [step for step in STEPS if step != "level"]
     return (
-        f"The record of {part.length} samples was read in chunks. Its graph, strengths and splines "
-        f"are of all of it, by sums over its windows. {sum(map(len, samples.values))} samples in "
-        f"{len(samples.values)} stretches, evenly spread, were held in memory, and tell the rest: "
+        f"The record of {part.length} samples was read in chunks. Graph, strengths and splines use "
+        f"the whole record, by sums over its windows. {sum(map(len, samples.values))} samples in "
+        f"{len(samples.values)} evenly spaced stretches were held in memory, for everything else: "
         "how windows are cut and scaled, map or flow, intervals of delays, lower bounds, held-out "
-        "errors, networks and laws, p-values and the verdict. Windows that miss a value are left "
-        f"out, and so are treatments ({', '.join(left_out)})."
+        "errors, networks and laws, p-values and the verdict. Windows with a missing value are "
+        f"omitted, and no treatments are applied ({', '.join(left_out)})."
     )
 
 
 def _set_aside(samples: Samples, prior: Any, given: Sequence[str], transform: Any):
-    """Return samples and prior without variables that count rows or time, and remarks on these."""
+    """Return samples and prior without variables that count rows or time, and remarks on them."""
     named = transform if isinstance(transform, Mapping) else ()
     kept = (*given, *(name for name in named if isinstance(name, str)))
     names = samples.names
@@ -425,20 +423,20 @@ def _set_aside(samples: Samples, prior: Any, given: Sequence[str], transform: An
     verb, put, it = ("counts", "is", "it") if len(gone) == 1 else ("count", "are", "them")
     text = (
         f"{', '.join(gone[:10])} {verb} rows or time and {put} set aside: a straight line has no "
-        f"causes here, and would explain every trend. Name {it} among the inputs to keep {it}."
+        f"drivers here, and would explain every trend. Add {it} to the inputs to keep {it}."
     )
     return samples, prior, (text,)
 
 
 def _of_events(samples: Samples, recipe: Recipe) -> tuple[Recipe, tuple[str, ...]]:
-    """Return the recipe, and a remark if it now asks for forward differences because events last
-    one sample: midpoints would read values between samples that do not exist.
+    """Return the recipe, and a remark if it now uses forward differences because events last one
+    sample: midpoints would read values between samples that do not exist.
     """
     pooled = np.concatenate(samples.values)
     pulses = [name for name, x in zip(samples.names, pooled.T, strict=True) if is_pulse(x)]
     if recipe.scheme != "auto" or not pulses:
         return recipe, ()
-    text = f"{', '.join(pulses[:10])} holds events of one sample, so differences are forward ones."
+    text = f"{', '.join(pulses[:10])} has events of one sample, so forward differences are used."
     return dataclasses.replace(recipe, scheme="euler"), (text,)
 
 
@@ -451,7 +449,7 @@ def _imputed(found: Discovery, search: Callable, key: PRNGKeyArray) -> Discovery
     told: tuple[str, ...] = ()
     for number in range(found.recipe.impute):
         rng = np.random.default_rng([number, *np.asarray(jr.key_data(key)).ravel().tolist()])
-        # The centre of an ensemble does not depend on how many halves are compared.
+        # The centre of an ensemble does not depend on the number of halves.
         made = impute(found, found.resample(resamples=2), draws=0, rng=rng, before=made)
         found = search(made.treated)
         told = made.notes
@@ -474,8 +472,8 @@ def _search(
     whole: Whole | None,
     chosen: Chosen | None = None,
 ) -> Discovery:
-    """Return the graph and all that comes with it, from samples that are ready: all there are, or
-    those of a part of a `whole` record; in windows that were `chosen` already, if they were.
+    """Return the discovery from prepared samples: all of them, or a part of a `whole` record. Uses
+    the windows in `chosen` if they were chosen before.
     """
     length = None if whole is None else whole.length
     # Candidate pairs are restricted before the search.
@@ -495,14 +493,14 @@ def _search(
     windows = screened.windows
     said_of_price = str(coefficient) if length is None else f"{coefficient} of {length} samples"
     inputs = (samples.values, samples.times, windows, samples.names, beforehand, said_of_price)
-    # Sums are of windows that a drift has met halfway.
+    # Sums over midpoint windows need the drift of one pass.
     passes = max(recipe.passes, 1 + (whole is not None)) if windows.scheme == "midpoint" else 1
     family = _family(recipe, windows)
     total = passes + recipe.delays + (family is not None)
     with Stages(
         total, progress=progress, directory=directory, inputs=(*inputs, recipe, key)
     ) as stage:
-        # The choice of windows has searched twice; every pass searches once, and so does the rest.
+        # The choice of windows took two searches; every pass takes one, and so does the rest.
         stage.expect(chosen.seconds / 2 * (passes + 1))
         search_key, model_key = jr.split(key)
         before = None
@@ -531,7 +529,7 @@ def _search(
         strengths, model, graph = measured.strengths, measured.model, measured.graph
         choices = (*choices, *measured.remarks)
         if family is not None:
-            # Who asks for a scheme has decided what the drift is fitted to as well.
+            # A scheme chosen by the user also decides what the drift is fitted to.
             chosen = recipe.scheme in ("auto", "midpoint")
             rates = law_windows(samples, windows) if chosen else windows
             if rates.scheme != windows.scheme != "midpoint":
@@ -583,8 +581,8 @@ def _search(
 
 
 def _reading(screened: Screened, events: bool) -> tuple[str, float]:
-    """Return whether the record was read as flow or map, and the evidence in nats, flow over map;
-    NaN where the two were not compared: events, uneven samples, records without noise.
+    """Return the reading, flow or map, and its evidence in nats, flow over map; NaN where the two
+    were not compared: events, uneven samples, records without noise.
     """
     if screened.readings is not None:
         return screened.readings.name, screened.readings.evidence
@@ -592,7 +590,7 @@ def _reading(screened: Screened, events: bool) -> tuple[str, float]:
 
 
 def _said_of_data(samples: Samples, screened: Screened, recipe: Recipe) -> tuple[str, ...]:
-    """Return remarks on treatments that were asked for, the mask, and measurement errors."""
+    """Return remarks on requested treatments, the mask, and measurement errors."""
     said = tuple(t.text for t in samples.treatments if t.name in (TRANSFORM, OFFSETS))
     if samples.mask:
         windows = screened.windows
@@ -603,36 +601,36 @@ def _said_of_data(samples: Samples, screened: Screened, recipe: Recipe) -> tuple
 
 
 def _exogenous(prior: PriorKnowledge, names: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the inputs by the prior, if it is of these variables; whether it is, is checked with
-    the lags.
+    """Return the inputs named by the prior; none if it is for another number of variables, an error
+    that is raised later with the lags.
     """
     return inputs_of(prior, names) if prior.allowed.shape[-2] == len(names) else ()
 
 
 def _driven(prior: PriorKnowledge) -> set[int]:
-    """Return the numbers of variables that another has to drive by the prior."""
+    """Return the indices of variables for which the prior requires another variable as driver."""
     required = np.asarray(prior.required)
     apart = ~np.eye(len(required), dtype=bool)[..., None]
     return set(np.flatnonzero((required & apart).any(axis=(0, 2))).tolist())
 
 
 def _steps(recipe: Recipe) -> tuple[str, ...]:
-    """Return the steps of treatment; a request for central differences leaves uneven time stamps
-    as they are.
+    """Return the steps of treatment; with central differences, uneven time stamps stay as they
+    are.
     """
     return tuple(step for step in STEPS if step != "clock" or recipe.scheme in ("auto", "euler"))
 
 
 def _with_offsets(steps: tuple[str, ...], samples: Samples) -> tuple[str, ...]:
-    """Return the steps with a common mean for all recordings added."""
+    """Return the steps with the removal of each recording's own mean added."""
     if len(samples.values) == 1:
         raise ValueError(
-            "offsets=True is for several recordings, each with a mean of its own; there is one. "
-            "Pass a list of arrays (--trial on the command line), or leave it out."
+            "offsets=True is for several recordings, each with its own mean; got one recording. "
+            "Pass a list of arrays (--trial on the command line), or omit it."
         )
     if samples.treatments and not any(t.name == OFFSETS for t in samples.treatments):
         raise ValueError(
-            "offsets=True comes too late for samples that are treated already: name it there, "
+            "offsets=True cannot be used on samples that are already treated. Add it there, "
             'prepare_samples(samples, ("spikes", "clock", "gaps", "offsets", "season")).'
         )
     return (*steps, OFFSETS)
@@ -646,11 +644,11 @@ def _family(recipe: Recipe, windows: Windows) -> Family | None:
 
 
 def check_settings(coefficient: Any, recipe: Any, scheme: Any, treat: Any) -> Recipe:
-    """Return the recipe, after a check of the settings that do not depend on data."""
+    """Return the recipe, after checking the settings that do not depend on data."""
     check_coefficient(coefficient)
     recipe = Recipe() if recipe is None else recipe
     if not isinstance(recipe, Recipe):
-        remedy = "Mind the parentheses: Recipe()."
+        remedy = "Do not forget the parentheses: Recipe()."
         raise refusal("recipe", "a ndde_jax.Recipe such as Recipe.fast()", recipe, remedy)
     if scheme is not None:
         check_choice(scheme, "scheme", SCHEMES)
@@ -660,22 +658,22 @@ def check_settings(coefficient: Any, recipe: Any, scheme: Any, treat: Any) -> Re
 
 
 def _next_windows(screened: Screened):
-    """Return midpoint windows corrected by the motion of the drift found in these during a step.
-    Splines describe it well enough, whatever searches in the end.
+    """Return midpoint windows corrected by the motion during a step under the drift found in them.
+    Splines describe it well enough, whatever the strategy.
     """
     return screened.steps.met_by(fit_screened(screened, screened.found.graph))
 
 
 def _worse(corrected: Screened, before: Screened) -> bool:
-    """Return whether windows that were corrected again are worse described: the corrections run
-    away where a path turns within a step.
+    """Return whether windows that were corrected again are described worse: corrections diverge
+    where a path turns within a step.
     """
     rise = np.asarray(corrected.found.risk) - np.asarray(before.found.risk)
     return bool(np.mean(rise) > WORSE)
 
 
 def _measured(screened: Screened, strategy: AbstractStrategy, coefficient, key) -> Measured:
-    """Return what the strategy finds, measured; a coefficient of None leaves it its own price."""
+    """Return the measured result of the strategy; with a coefficient of None it sets the price."""
     price = None if coefficient is None else as_price(coefficient, "coefficient")
     found = recover(screened.windows, strategy.on(screened), price, key=key)
     return found.measure(screened, as_price(price))
@@ -684,8 +682,8 @@ def _measured(screened: Screened, strategy: AbstractStrategy, coefficient, key) 
 def _of_own_links(
     windows: Windows, measured: Measured, names: tuple[str, ...], undecided: bool
 ) -> Measured:
-    """Return the measure of a map without the links that other variables pass on within a sampling
-    interval.
+    """Return the measured graph of a map without the links that other variables pass on within a
+    sampling interval.
     """
     p = passed_on_p_values(windows, measured.graph, measured.model, undecided=undecided)
     edges = np.isfinite(p)
@@ -696,7 +694,7 @@ def _of_own_links(
 
 
 def _failed(model) -> bool:
-    """Return whether a parameter is not finite, or a variable does not vary; read from the arrays,
+    """Return whether a parameter is not finite, or a variable does not vary. It reads the arrays,
     since calling the model would compile it.
     """
     numbers = jax.tree.leaves(eqx.filter(model, eqx.is_inexact_array))

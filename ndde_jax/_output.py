@@ -1,4 +1,4 @@
-"""The files that the command line writes: all results of a discovery together, or none of them."""
+"""The files that the command line writes: either all results of a discovery or none."""
 
 import contextlib
 import io
@@ -14,7 +14,7 @@ from ._discovery import FOLDER
 from ._files import together
 from ._report import Report
 
-# Samples ahead in the forecast of the report, as many as `ndde-jax forecast` takes.
+# Samples ahead in the forecast of the report, the default of `ndde-jax forecast`.
 HORIZON = 24
 
 # Columns of `Discovery.to_frame` that are empty where nothing was estimated.
@@ -22,8 +22,8 @@ ESTIMATES = ("delay_estimate", "delay_low", "delay_high", "p", "q")
 
 
 class Pictures(NamedTuple):
-    """PNG files by name, and the reason why effects and a forecast are not among them; empty where
-    they are, or were not asked for.
+    """PNG files by name, and the reason why effects and a forecast are missing; empty if they are
+    there, or were not requested.
     """
 
     files: dict[str, bytes]
@@ -31,7 +31,7 @@ class Pictures(NamedTuple):
 
 
 def pictures_of(found: Any, *, effects: bool = False) -> Pictures:
-    """Return the pictures of a discovery, with `effects` those of effects and of a forecast too."""
+    """Return the pictures of a discovery; with `effects` also those of effects and a forecast."""
     files = pictures_or_none(lambda: _drawn(found))
     if not (files and effects):
         return Pictures(files)
@@ -39,7 +39,7 @@ def pictures_of(found: Any, *, effects: bool = False) -> Pictures:
         with plain_names():
             figures = found.effects().plot(), found.forecast(HORIZON, key=jax.random.key(0)).plot()
             uses = dict(zip(("effects.png", "forecast.png"), map(png, figures), strict=True))
-    except Exception as error:  # irregular sampling, too few samples, or what cannot be drawn
+    except Exception as error:  # irregular sampling, too few samples, or a failure to draw
         return Pictures(files, f"Not drawn: {error}")
     return Pictures(files | uses)
 
@@ -53,13 +53,13 @@ def write_results(
     full: bool = False,
     repeat: Sequence[str] = (),
 ) -> list[str]:
-    """Write all results, or none of them if one cannot be written, and return their names. Without
-    the discovery both reports alone, once more when a long check has found more.
+    """Write all results, or none if one cannot be written, and return their names. Without the
+    discovery, write only both reports, as after a long check.
 
-    With `full` the text holds all of the report; `repeat` are the lines that make it again.
+    With `full` the text is the full report; `repeat` are the commands that reproduce it.
     """
     contents = {
-        # Exactly one line end at the end.
+        # Exactly one newline at the end.
         "report.txt": (report.text(full=full).rstrip() + "\n").encode(),
         "report.html": report.html(pictures=pictures.files, repeat=repeat, uses=pictures.why_not),
     }
@@ -72,7 +72,7 @@ def write_results(
 
 
 def harmless(cell: Any) -> Any:
-    """Return a cell that a spreadsheet shows as text, though it begins as a formula does."""
+    """Return a cell that a spreadsheet shows as text even if it begins like a formula."""
     formula = isinstance(cell, str) and cell[:1] in tuple("=+-@\t\r")
     if not formula:
         return cell
@@ -85,7 +85,7 @@ def harmless(cell: Any) -> Any:
 
 @contextlib.contextmanager
 def plain_names() -> Iterator[None]:
-    """Draw names literally: a dollar sign begins no formula."""
+    """Draw names literally: a dollar sign does not begin a formula."""
     import matplotlib
 
     with matplotlib.rc_context({"text.parse_math": False}):
@@ -93,7 +93,7 @@ def plain_names() -> Iterator[None]:
 
 
 def csv_table(frame: Any) -> bytes:
-    """Return a pandas DataFrame as a CSV file that no spreadsheet takes for formulas."""
+    """Return a pandas DataFrame as a CSV file in which no spreadsheet sees formulas."""
     words = {name: frame[name].map(harmless) for name in frame if frame[name].dtype.kind == "O"}
     return (
         frame.assign(**words)
@@ -110,13 +110,13 @@ def _edges(found: Any) -> bytes:
 
 
 def pictures_or_none(draw: Callable[[], dict[str, Any]]) -> dict[str, bytes]:
-    """Return figures by name as PNG files; none, after a word on why, if they cannot be drawn."""
+    """Return figures by name as PNG files; print why and return none if drawing fails."""
     try:
         with plain_names():
             return {name: png(figure) for name, figure in draw().items()}
     except ImportError:
         print("No pictures: install ndde_jax[plot], or pass --no-plot.", file=sys.stderr)
-    except Exception as error:  # whatever cannot be drawn, the results are kept
+    except Exception as error:  # the results are kept if drawing fails
         print(f"No pictures: {type(error).__name__}: {error}", file=sys.stderr)
     return {}
 
@@ -140,9 +140,9 @@ def png(figure: Any) -> bytes:
 
 
 def forget_stages(directory: Path) -> None:
-    """Remove the stages of a discovery that is saved, and those of its search with longer lags."""
+    """Remove the stored stages of a saved discovery, and those of its search with longer lags."""
     for file in directory.rglob("*.npz"):
         file.unlink(missing_ok=True)
     for folder in (*directory.glob("*/"), directory):
-        with contextlib.suppress(OSError):  # it was never made, or holds something else
+        with contextlib.suppress(OSError):  # it does not exist, or holds other files
             folder.rmdir()

@@ -1,5 +1,5 @@
-"""The parts of [`fit`][ndde_jax.fit] and [`fit_drift`][ndde_jax.fit_drift], for those who combine
-them themselves.
+"""The parts of [`fit`][ndde_jax.fit] and [`fit_drift`][ndde_jax.fit_drift], to combine in other
+ways.
 """
 
 from .fit._flow import Flow as Flow, correct_flow as correct_flow, fit_flow as fit_flow

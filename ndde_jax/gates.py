@@ -1,4 +1,4 @@
-"""Hard-concrete gates: sample, open probability, expected L0, test-time gate, hard mask."""
+"""Hard-concrete gates: samples, open probability, expected L0, test-time gate, hard mask."""
 
 from .fit._gates import (
     HardConcrete as HardConcrete,

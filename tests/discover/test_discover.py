@@ -340,7 +340,7 @@ def hutchinson(seed, n=1500, noise=0.02):
 def test_candidates_go_on_where_the_last_was_kept():
     """Lags up to eight samples are chosen, the last of which stands for ten."""
     found = ndde.discover(hutchinson(1), dt=0.1, key=jax.random.key(0))
-    assert any("the last of those up to 8 was kept" in choice for choice in found.choices)
+    assert any("with lags up to 8, the last one was kept" in choice for choice in found.choices)
     delay = found.delays[0, 0][found.graph[0, 0]].max()
     low, high = found.delay_intervals[0, 0][found.graph[0, 0]].max(axis=0)
     assert low < 1 < high and abs(delay - 1) < 0.02

@@ -74,11 +74,11 @@ def test_dates_tell_what_follows(first):
     assert list(map(len, found.update(frame[720:]).samples.values)) == [700, 480]
     # A single row has a date, but no interval.
     assert list(map(len, found.update(frame[700:701]).samples.values)) == [701]
-    with pytest.raises(ValueError, match="expected samples from after 2002-12-01"):
+    with pytest.raises(ValueError, match="expected samples after 2002-12-01"):
         found.update(frame[699:700])
     with pytest.raises(ValueError, match="at least two time stamps; x has one"):
         ndde.read_samples(frame[:1])
-    with pytest.raises(ValueError, match="from after 2002-12-01; got some from 2002-11-22 on"):
+    with pytest.raises(ValueError, match="after 2002-12-01; got samples from 2002-11-22 on"):
         found.update(frame[690:])
     hourly = frame[700:].set_axis(pd.date_range("2002-12-02", periods=500, freq="h"))
     for use in (found.update, found.validate):
