@@ -25,7 +25,7 @@ from .samples._samples import Samples
 from .samples._trajectories import read_lags
 from .windows._prior import PriorKnowledge, check_prior
 
-# Failures that a warning tells of by their sentences.
+# The most failures whose messages a warning quotes.
 SHOWN = 3
 
 
@@ -51,7 +51,7 @@ def discover_many(
     errors: Checked[str] = "keep",
     progress: bool = True,
 ) -> list[Discovery | Failed]:
-    """Discover the graphs of many systems, one by one or side by side, and resume where it stopped.
+    """Discover the graphs of many systems, in turn or in parallel, and resume after interruptions.
 
     Element i equals `discover(systems[i], ..., key=jr.fold_in(key, i))` bit for bit, on any worker
     and beside any other systems, on processors of one kind. A system that cannot be used leaves a
@@ -59,38 +59,38 @@ def discover_many(
 
     **Arguments:**
 
-    - `systems`: a list with one system each, whatever [`discover`][ndde_jax.discover] takes as `x`.
+    - `systems`: a list of systems, each as [`discover`][ndde_jax.discover] takes it for `x`.
     - `dt`, `t`, `lags`, `names`, `scheme`, `prior`, `inputs` (by name), `transform`, `time_unit`,
         `treat`, `coefficient`, `recipe`: as for [`discover`][ndde_jax.discover], the same for all
         systems. Times and names that differ between systems belong to the systems themselves, given
         as [`Samples`][ndde_jax.Samples], DataFrames or DataArrays.
     - `key`: system i uses `jr.fold_in(key, i)`.
-    - `directory`: where to keep finished discoveries, one file per system, stored by this process
-        as soon as it is done; [`Discovery.load`][ndde_jax.Discovery.load] reads a file too. A later
-        call with the same arguments reads them and computes only what is missing; a discovery is
-        recognised by its data, settings and key. Failures are not kept: they are tried again. When
-        the disk is full, discoveries are returned all the same and a warning says which could not
-        be kept.
-    - `executor`: where systems are computed. By default this process, however many systems there
-        are: a loop costs the fewest CPU seconds (a `vmap` of searches by splines 3.6 times as
-        many), and processes pay where the loop takes several times the seconds they need to start.
-        Any `concurrent.futures.Executor`, such as a `ProcessPoolExecutor` that spawns, that of
-        `mpi4py.futures`, or a `dask.distributed.Client`. It is used as it is and never shut down;
-        this library must be installed where it computes. Systems and discoveries travel as bytes.
+    - `directory`: where to store finished discoveries, one file per system, written by this process
+        as soon as each is done; [`Discovery.load`][ndde_jax.Discovery.load] reads such a file too.
+        A later call with the same arguments reads them and computes only those that are missing; a
+        discovery is recognised by its data, settings and key. Failures are not stored: they are
+        tried again. If the disk is full, all discoveries are still returned and a warning says
+        which could not be stored.
+    - `executor`: where systems are computed, by default in this process, one after the other,
+        however many there are. Other processes pay where this loop takes several times the seconds
+        they need to start. Takes any `concurrent.futures.Executor`, such as a `ProcessPoolExecutor`
+        that spawns, that of `mpi4py.futures`, or a `dask.distributed.Client`. It is used as it is
+        and never shut down; this library must be installed where it computes. Systems and
+        discoveries are sent as bytes.
     - `workers`: threads of this process; 1 by default, since most of a discovery is Python, which
-        threads share. With an executor, how many systems it is given ahead of those that are
-        finished, by default 512.
-    - `errors`: `"keep"`, or `"raise"` to stop at the first system that fails; those that are
-        finished stay in `directory`.
+        runs in one thread at a time. With an executor, how many systems it receives ahead of those
+        that are finished, by default 512.
+    - `errors`: `"keep"`, or `"raise"` to stop at the first system that fails; finished discoveries
+        stay in `directory`.
     - `progress`: show a progress bar.
 
     **Returns:** a list of [`Discovery`][ndde_jax.Discovery], in order, with
     [`Failed`][ndde_jax.Failed] where there is none.
 
     **Raises:** `ValueError` for wrong settings, for an executor that forks, and if all systems fail
-    for the same reason. `BrokenExecutor` if processes of an executor die; what is finished is kept,
-    and the same call with a new executor goes on from there. A Dask cluster replaces its workers
-    itself.
+    for the same reason. `BrokenExecutor` if processes of an executor die; finished discoveries are
+    kept, and the same call with a new executor resumes from there. A Dask cluster replaces its own
+    workers.
 
     ```python
     import jax, numpy as np
@@ -126,7 +126,7 @@ def discover_many(
         try:
             content = parcel(i)[1]
         except ValueError:
-            return None  # it fails for the same reason when its turn comes
+            return None  # it fails again, with this error, when it is computed
         precision = b"double" if jax.config.jax_enable_x64 else b"single"  # type: ignore[attr-defined]
         return f"{i:05d}-{hashlib.sha256(content + precision).hexdigest()[:24]}"
 
@@ -148,26 +148,26 @@ def discover_many(
 
 
 def _discover(arguments: dict[str, Any]) -> Discovery:
-    """Discover one system; the function that an executor calls."""
+    """Discover one system. This is the function that an executor calls."""
     return discover(**arguments)
 
 
 def _listed(systems: Any) -> list:
-    """Return one element per system; raise for a single table, which could be iterated over too."""
+    """Return one element per system; raise for a single table, which is iterable too."""
     single = isinstance(systems, Samples | Mapping | str | bytes) or (
         hasattr(systems, "shape") and np.ndim(systems) != 3
     )
     if single or not isinstance(systems, Iterable):
         raise ValueError(
-            "systems must be a list with one system each, or an array [system time dim]; got "
-            f"{shown(systems)}. Write [x] for one."
+            "systems must be a list of systems, or an array [system time dim]; got "
+            f"{shown(systems)}. Write [x] for one system."
         )
     return list(systems)
 
 
 def _tell(failures: list[Failed], n: int) -> None:
-    """Warn about systems without a discovery; raise if none has one, since the settings are to
-    blame.
+    """Warn about systems without a discovery; raise if all failed for one reason, since the
+    settings are then to blame.
     """
     if not failures:
         return

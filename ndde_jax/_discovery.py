@@ -1,4 +1,4 @@
-"""The result of a discovery: everything found, and everything it was made with."""
+"""The result of a discovery: everything found, with the data and settings used."""
 
 import dataclasses
 import functools
@@ -67,42 +67,42 @@ class Discovery(
     - `scores`: signal strength of every candidate edge, a share of the variance of its target's
         rate of change.
     - `lower`: lower confidence bound of the strength, by its spread over blocks of the record.
-    - `held_out`: share of the variance of each rate of change that is left on blocks of the record
-        that were not fitted, given the graph, `[target]`; closed forms on the inputs of the graph.
-        1 where the record is too short to fit a part of it.
+    - `held_out`: share of the variance of each rate of change left unexplained on held-out blocks
+        of the record, given the graph, `[target]`; by closed forms on the inputs of the graph. 1 if
+        the record is too short to fit a part of it.
     - `reading`: whether the samples are read as a `"map"`, from one to the next, or as a continuous
-        `"flow"`; `"undecided"` if both are within 3 nats, and the graph is then that of the
-        likelier, or of a map that the search finds clearly likelier. `evidence` is log likelihood
-        of the flow over that of the map, in nats, prices included; NaN where they were not
-        compared. On a smooth path without noise to speak of, where errors of interpolation are
-        allowed for, a flow that leaves up to ten times what the map leaves counts ten nats.
+        `"flow"`; `"undecided"` if both are within 3 nats. The graph is then that of the likelier
+        reading, or of a map that the search finds clearly likelier. `evidence` is the log
+        likelihood of the flow over that of the map, in nats, prices included; NaN if they were not
+        compared. On a smooth path with almost no noise, errors of interpolation are allowed for: a
+        flow whose residual is up to ten times that of the map counts ten nats.
     - `samples`: the measurements, with `names`, `dt` and `time_unit`; `lags`, in samples, label the
         last axis.
-    - `model`: the drift, an [`AbstractDelayModel`][ndde_jax.AbstractDelayModel]; `reads` are its
-        inputs: those of `graph`; where the delay of an edge lies between two candidates, the lags
-        around it; and of a map the inputs that foretell a target only because another variable
+    - `model`: the drift, an [`AbstractDelayModel`][ndde_jax.AbstractDelayModel]. `reads` are its
+        inputs: those of `graph`; the lags around the delay of an edge that lies between two
+        candidates; and, for a map, inputs that predict a target only because another variable
         passes them on within a sampling interval, which are no edges.
-    - `delays`: estimated delay of every kept edge, in `time_unit`, NaN where there is none; and
-        `delay_intervals`, `[source target lag 2]`, in which they lie with 90 % confidence, given
-        the graph; of the grid alone where a delay is not in `delay_resolved`.
-    - `ranking`: a ranking of sources whatever the delay, `[source target]`: the share of each in
+    - `delays`: estimated delay of every kept edge, in `time_unit`, NaN elsewhere, with 90 %
+        intervals `delay_intervals`, `[source target lag 2]`, given the graph. Where a delay is not
+        in `delay_resolved`, its interval is that of the grid of lags.
+    - `ranking`: a ranking of sources at any delay, `[source target]`: the share of each source in
         explaining the rate of the target, by present or past values, on the scale of the explained
-        variance; or the order in time, where events pass through. It also ranks sources without a
-        kept edge. `source_scores` is this, less what chance explains, with what pairs share
-        within a sampling interval.
-    - `recipe`, `coefficient`: how the graph was chosen; `networks` tells for which variables
-        networks, not splines, judged the edges, `[target]`; `choices` are sentences on the
-        decisions made on the way.
+        variance; or the order in time, where events pass through all variables. It also ranks
+        sources without a kept edge. `source_scores` is the ranking corrected for chance, with what
+        pairs share within a sampling interval.
+    - `recipe`, `coefficient`: how the graph was chosen; `networks`: the variables whose edges were
+        judged by networks instead of splines, `[target]`; `choices`: sentences on the decisions
+        made on the way.
     - `windows`, `strengths`: the data and refits that all of this is computed from.
     - `length`: number of samples of a record that was read in chunks, of which `samples` are a
-        part; None elsewhere.
+        part; None otherwise.
 
     Computed from `windows` and `graph` on first use, and part of the report:
 
     - `p_values`, `q_values`: of every candidate edge; `reasons`: why each was kept or not.
     - `sigma`: the noise matrix, for simulations of `model`.
-    - `confounded`, `at_once`, `residual_correlation`: pairs of variables that an arrow does not
-        describe fully.
+    - `confounded`, `at_once`, `residual_correlation`: pairs of variables that arrows do not fully
+        describe.
     """
 
     samples: Samples
@@ -148,26 +148,26 @@ class Discovery(
 
     @property
     def findings(self) -> tuple[Finding, ...]:
-        """All that was found about the record and the graph: the reasons of the verdict, the
-        gravest first, and notes.
+        """All findings about the record and the graph: the reasons of the verdict, the most serious
+        first, and notes.
         """
         return (*self.verdict.reasons, *self.verdict.notes)
 
     @property
     def moves_between_samples(self) -> bool:
-        """A flag: the drift is that of a flow, which moves between samples, and not of a map."""
+        """Whether the drift is that of a flow, which moves between samples, and not of a map."""
         return self.events or self.windows.scheme != "euler" or self.reading == "flow"
 
     @property
     def level_lags(self) -> tuple[int, ...]:
-        """The `lags` as counted to the level that moves, at the next sample: one more each."""
+        """The `lags` counted to the level that changes, at the next sample: one more each."""
         return tuple(lag + self.windows.step for lag in self.lags)
 
     @property
     def passed_on(self) -> np.ndarray:
-        """The inputs of a map that are no edges, bool `[source target lag]`: they foretell their
+        """The inputs of a map that are no edges, bool `[source target lag]`: they predict their
         target because another variable passes them on within a sampling interval. The drift `reads`
-        them, and other candidates are tested beside them.
+        them, and other candidates are tested given them.
         """
         return self.reads & ~self.graph & (not self.moves_between_samples)
 
@@ -189,23 +189,23 @@ class Discovery(
         found = found.of_links(self.graph.any(axis=2))
         found = found.of_held(treated_columns(self.samples, HELD))
         found = found.of_inputs(np.isin(np.asarray(self.names), self.inputs))
-        # Where events pass through, links give the order in time; the verdict says the rest.
+        # Where events pass through all variables, links give only the order in time.
         return found.of_events() if self.events else found
 
     @property
     def p_values(self) -> np.ndarray:
-        """The probability that an input explains so much of its target's rate by chance, for every
-        candidate edge, `[source target lag]`.
+        """The probability that an input explains this much of its target's rate by chance, for
+        every candidate edge, `[source target lag]`.
 
-        The test is of the input, as a linear term and two nonlinear ones, given the other inputs
-        kept for the target, and given the source's own past and its inputs at that time, as the
-        momentary conditional independence of [Runge et al.
-        (2019)](https://doi.org/10.1126/sciadv.aau4996). Holds for autocorrelated variables, heavy
-        tails and changing variances, also shared ones (a score test after [White
-        (1980)](https://doi.org/10.2307/1912934)). NaN where prior knowledge excludes an edge, or
-        where there are too few windows. Where values are missing, edges that are kept are tested in
-        the windows that hold what their test needs, others in those that miss nothing. Of edges
-        *kept* it is optimistic: they were chosen on the same data.
+        Tests the input, as a linear term and two nonlinear ones, given the other inputs kept for
+        the target, and given the source's own past and its inputs at that time, like the momentary
+        conditional independence of [Runge et al. (2019)](https://doi.org/10.1126/sciadv.aau4996).
+        The test is valid for autocorrelated variables, heavy tails and changing variances, also
+        shared ones (a score test after [White (1980)](https://doi.org/10.2307/1912934)). NaN where
+        prior knowledge excludes an edge, or where there are too few windows. With missing values,
+        kept edges are tested in all windows that have the values their test needs, other candidates
+        in complete windows. For *kept* edges p-values are too small: they were chosen on the same
+        data.
         """
         return self._error_rates.p
 
@@ -218,38 +218,38 @@ class Discovery(
 
     @property
     def source_scores(self) -> np.ndarray:
-        """A ranking of sources whatever the delay, `[source target]`, also of those without a kept
-        edge: the `ranking` by past and present states, and for pairs that are related `at_once`
-        and have no edge what they alone share within a sampling interval, as a part of the variance
-        of the target's rate. Of the two directions of a pair the one counts more that the shape of
-        their distributions makes likelier ([Hyvärinen and Smith
+        """A ranking of sources at any delay, `[source target]`, including those without a kept
+        edge. It is the `ranking` by past and present states; for pairs that are related `at_once`
+        and have no edge, it is what they alone share within a sampling interval, as a share of the
+        variance of the target's rate. Of the two directions of a pair, the one that is likelier by
+        the shape of their distributions counts more ([Hyvärinen and Smith
         (2013)](https://www.jmlr.org/papers/v14/hyvarinen13a.html)).
 
-        The `ranking` gives each target's sources their shares of what tells its rate. A source
-        without a kept edge counts less here the more likely chance explains as much, by the
-        p-values of all its lags; and a quarter of that where no other variable has an edge into the
-        target, which nothing may drive.
+        The `ranking` gives each source its share in the explained variance of the target's rate.
+        Here a source without a kept edge counts less, the likelier chance explains as much by the
+        p-values of all its lags. It counts a quarter of that if no other variable has an edge into
+        the target, since the target may have no drivers.
         """
         risk = np.asarray(self.strengths.risk, float)
         ranking = self.ranking
-        if not self.events:  # of which only who comes first is known
+        if not self.events:  # for events, only the order is known
             ranking = self._error_rates.weighed(ranking, self.graph)
         return self._relations.ranked(ranking, self.graph, risk)
 
     @property
     def residual_correlation(self) -> np.ndarray:
         """The correlation of the residuals of two rates, `[source target]`, symmetric: a ranking of
-        variables related within one sampling interval.
+        pairs related within one sampling interval.
         """
         return self._relations.correlation
 
     @property
     def at_once(self) -> np.ndarray:
         """The pairs related within one sampling interval, bool `[source target]`, symmetric: the
-        partial correlation of the residuals of their rates, given those of all others, is beyond
-        .12 and what chance brings, by robust standard errors. Sampling more often tells their
-        direction; one of the known `inputs` drives, and pairs of these are left out. Where values
-        are missing, windows count that hold both rates and their inputs.
+        partial correlation of the residuals of their rates, given those of all others, exceeds .12
+        and chance, by robust standard errors. Faster sampling would show their direction. A known
+        input in such a pair is the driver; pairs of two `inputs` are omitted. With missing values,
+        windows that have both rates and their inputs count.
         """
         return self._relations.at_once
 
@@ -257,35 +257,35 @@ class Discovery(
     def confounded(self) -> np.ndarray:
         """The pairs that an unmeasured variable seems to drive, bool `[source target]`, symmetric:
         a link is kept between them, but the target does not follow what moves the source, or it
-        follows the source's innovation or older past although the source is given.
+        follows the source's innovation or older past even given the source.
         """
         return self._relations.confounded
 
     @property
     def drifting(self) -> np.ndarray:
-        """The inputs whose effect changes over the record, bool `[source target lag]`:
-        input times time explains the rate, at an error rate of .001 for all candidates together.
+        """The inputs whose effect changes over the record, bool `[source target lag]`: the product
+        of input and time explains the rate, at an error rate of .001 for all candidates together.
         """
         return self._relations.drifting
 
     @property
     def static(self) -> np.ndarray:
-        """The variables that the present states of all others determine, to a hundredth of their
+        """The variables determined by the present states of all others, to a hundredth of their
         variance on held-out blocks, bool `[target]`: derived quantities, and fast ones, whose rate
-        is that of others.
+        follows from those of others.
         """
         return self._relations.static
 
     @property
     def delay_resolved(self) -> np.ndarray:
         """The kept edges whose delay was estimated between the candidate lags, bool
-        `[source target lag]`; the interval of any other is only that of the grid.
+        `[source target lag]`; the interval of any other edge is that of the grid of lags.
         """
         return self.graph & (self.delays != self.dt * np.asarray(self.lags, float)[None, None])
 
     @functools.cached_property
     def reasons(self) -> np.ndarray:
-        """The reason why each candidate edge was kept or not, texts `[source target lag]`."""
+        """The reason why each candidate edge was kept or not, as text, `[source target lag]`."""
         price = np.asarray(self.strengths.price(self.coefficient), float)
         prior = self.windows.prior
         allowed, required = np.asarray(prior.allowed), np.asarray(prior.required)
@@ -309,16 +309,16 @@ class Discovery(
 
         **Arguments:**
 
-        - `identifiability`: what [`identifiability`][ndde_jax.Discovery.identifiability] found; the
-            verdict is then its verdict, of all findings.
-        - `full`: also include data, choices, targets and the conditions of the theorems, a text for
+        - `identifiability`: the result of [`identifiability`][ndde_jax.Discovery.identifiability];
+            the report then has its verdict, from all findings.
+        - `full`: also include data, choices, targets and the conditions of the theorems, for use in
             a methods section; always on with `identifiability`.
         """
         full = full or identifiability is not None
         return report_data(self, identifiability, full=full).text(full=full)
 
     def report_data(self, identifiability: Checked[IdentifiabilityReport | None] = None) -> Report:
-        """Return the content of the report as a value, from which text and HTML are written: its
+        """Return the content of the report as a value that can be written as text or HTML: its
         `text(full=True)` is that of [`report`][ndde_jax.Discovery.report], and `html(pictures={})`
         is the page that the command line writes.
         """
@@ -332,15 +332,15 @@ class Discovery(
         strategy: Checked[AbstractStrategy | Callable | None] = None,
         progress: bool = False,
     ) -> IdentifiabilityReport:
-        """Refit on halves of the data, with edges replaced and with other differences, to see
-        whether the data support the graph. Takes several times as long as the discovery.
+        """Refit on halves of the data, with edges replaced and with other difference schemes, to
+        check whether the data support the graph. Takes several times as long as the discovery.
 
         **Arguments:**
 
         - `key`: random key for all refits.
-        - `seeds`: refits of each half, where anything in them is random; closed forms are not.
+        - `seeds`: number of refits of each half, if they use random numbers; closed forms do not.
         - `strategy`: the search for graphs in refits; by default the one that found this graph.
-        - `progress`: show a bar over the refits of halves.
+        - `progress`: show a progress bar over the refits of halves.
 
         **Returns:** [`IdentifiabilityReport`][ndde_jax.check.IdentifiabilityReport]; its `verdict`
         combines that of this discovery with the findings of the refits.
@@ -356,7 +356,7 @@ class Discovery(
         return examine(evidence_of(self), finder, key, findings_of(SAMPLES, sample_evidence(self)))
 
     def _strategy(self) -> AbstractStrategy:
-        """Return the search that found this graph, with what it knew beside windows."""
+        """Return the strategy that found this graph, with all information that it had."""
         given = (self.samples, self.recipe, self.reading, self.events)
         return self.recipe.strategy.on(with_samples(Screened(self.windows), *given))
 
@@ -367,14 +367,14 @@ class Discovery(
 
         **Arguments:**
 
-        - `more`: `[time dim]`, what follows the end of the (last) record at the same interval; or a
-            list of arrays, further recordings. Frames and Samples are matched by the names of their
-            columns, in any order; where both records have dates, what begins later than one
-            interval after the last sample is a further recording.
-        - `key`: for networks; by default `jax.random.key(0)`.
+        - `more`: `[time dim]`, the samples that follow the end of the (last) record at the same
+            interval; or a list of arrays, further recordings. Frames and Samples are matched by
+            column names, in any order. If both records have dates, samples that begin later than
+            one interval after the last sample are a further recording.
+        - `key`: random key for networks; by default `jax.random.key(0)`.
 
         **Raises:** `ValueError` for other variables, another interval, samples that the discovery
-        has already, or a record of uneven samples.
+        already has, or a record of unevenly spaced samples.
         """
         from ._discover import update
 
@@ -385,17 +385,17 @@ class Discovery(
     ) -> Ensemble:
         """Return graphs and drifts selected on random halves of the data, in closed form.
 
-        Effects, forecasts and interventions use the default ensemble; pass the result as their
-        `ensemble` for more halves, or others. The discovery itself stays as it is.
+        Effects, forecasts and interventions use the default ensemble. To use more or other halves,
+        pass the result as their `ensemble`. The discovery itself does not change.
 
         **Arguments:**
 
         - `resamples`: number of halves, 40 by default.
         - `key`: random key of the draw; by default `jax.random.key(0)`, so that a discovery has one
-            ensemble.
+            default ensemble.
 
-        **Returns:** [`Ensemble`][ndde_jax.use.Ensemble]; its `share` says how many halves contain
-        an edge, neighbouring lags counted together.
+        **Returns:** [`Ensemble`][ndde_jax.use.Ensemble]; its `share` is the share of halves that
+        contain an edge, with neighbouring lags counted together.
 
         **Raises:** `ValueError` for irregular sampling, or too few samples.
 
@@ -412,7 +412,7 @@ class Discovery(
         key = jr.key(0) if key is None else check_key(key)
         return make_ensemble(self, rng=generator(key), resamples=resamples)
 
-    # What follows depends on the discovery alone, so that keeping it changes no answer.
+    # These depend on the discovery alone, so they can be cached.
     @functools.cached_property
     def _members(self) -> Ensemble:
         """The default ensemble."""
@@ -422,15 +422,15 @@ class Discovery(
     @functools.cached_property
     def sigma(self) -> np.ndarray:
         """The noise matrix Σ of dX = G dt + Σ dW, `[dim dim]`, lower triangular, in units of the
-        variables per root of `time_unit`: that of the default ensemble, without measurement errors;
-        where the size of the noise follows the state, its mean. For
+        variables per root of `time_unit`: that of the default ensemble, without measurement errors.
+        If the size of the noise depends on the state, it is the mean. For use in
         `ndde.solve_sdde(found.model, sigma=found.sigma, ...)`.
         """
         return self._members.noise.factor / np.sqrt(self.dt)
 
     @functools.cached_property
     def _echoed(self) -> tuple:
-        """The parametric bootstrap models of the learned drift, with the noise of the default
+        """The models of a parametric bootstrap of the learned drift, with the noise of the default
         ensemble.
         """
         with concretely():
@@ -443,32 +443,33 @@ class Discovery(
             return doubt_of(self)
 
     def _given(self, ensemble: Any) -> Ensemble:
-        """Return the ensemble that was given, or the default."""
+        """Return the given ensemble, or the default."""
         if ensemble is None:
             return self._members
         check_kind(ensemble, Ensemble, "ensemble", "what found.resample(...) returns")
         if not ensemble.rows.are_of(self):
             raise ValueError(
-                "ensemble must be what resample(...) of this very discovery returned; got that of "
-                "other data or lags. Ask for it again: found.resample(...)."
+                "ensemble must be what resample(...) of this discovery returned; got one of other "
+                "data or lags. Make it again with found.resample(...)."
             )
         return ensemble
 
     def equations(
         self, *, key: PRNGKeyArray, digits: int = 3, form: str = "text", **options
     ) -> tuple:
-        """Return the drift as formulas where a few polynomial terms explain a rate as well as these
-        data can tell; `f(...)` elsewhere. One per variable, in their order; known inputs have none.
+        """Return the drift as formulas, one per variable, in order; known inputs have none. A rate
+        that a few polynomial terms do not explain as well as the drift, as far as these data show,
+        is `f(...)`.
 
         Sparse polynomials are fitted to the graph, and the Bayesian information criterion compares
-        them with the drift that was found.
+        them with the learned drift.
 
         **Arguments:**
 
-        - `key`: for random starts, where `options` ask for networks.
+        - `key`: random key for starts, if `options` require networks.
         - `digits`, `form`: as for [`equations`][ndde_jax.equations]; `"text"`, `"latex"` or
             `"sympy"`.
-        - `options`: of [`fit_flow`][ndde_jax.fitting.fit_flow], which then decides instead:
+        - `options`: options of [`fit_flow`][ndde_jax.fitting.fit_flow], which then decides instead:
             `simple_numbers=True`, or `family="polynomial"`, which writes every rate as a
             polynomial.
         """
@@ -477,12 +478,12 @@ class Discovery(
     def to_frame(self):
         """Return a pandas DataFrame with one row per candidate edge, strongest first.
 
-        `lag` is that of the rate, which changes the variable from one sample to the next;
-        `level_lag` that of the level it moves, counted to that next sample as tigramite does: one
-        more, for every difference scheme (central ones have moved it by half of that a sample
-        earlier). `delay` is `lag` in units of time; `delay_estimate`, with its 90 % interval from
-        `delay_low` to `delay_high`, that of `delays`, which may lie between the candidates. `p` and
-        `q` are of `p_values` and `q_values`, and `reason` says why a candidate was kept or not.
+        `lag` is that of the rate, which changes the variable from one sample to the next.
+        `level_lag` is counted to the level at that next sample, as in tigramite: one more, for
+        every difference scheme (central ones have moved it by half of that a sample earlier).
+        `delay` is `lag` in units of time. `delay_estimate`, with its 90 % interval from `delay_low`
+        to `delay_high`, is that of `delays`, which may lie between the candidates. `p` and `q` are
+        from `p_values` and `q_values`, and `reason` says why a candidate was kept or not.
         """
         import pandas as pd
 
@@ -499,7 +500,7 @@ class Discovery(
         return frame.iloc[order].reset_index(drop=True)
 
     def plot(self):
-        """Return a matplotlib Figure: strengths by lag, and the graph; needs matplotlib."""
+        """Return a matplotlib Figure with strengths by lag, and the graph; needs matplotlib."""
         from .plot import plot_discovery
 
         return plot_discovery(self)
@@ -507,11 +508,11 @@ class Discovery(
     def save(self, directory: str | os.PathLike) -> None:
         """Write everything to a directory; [`Discovery.load`][ndde_jax.Discovery.load] reads it.
 
-        All is in one file, `discovery.npz`, that `numpy.load` opens too. An earlier discovery there
-        is replaced once the new one is written entirely.
+        Everything is in one file, `discovery.npz`, which `numpy.load` can also open. An earlier
+        discovery there is replaced once the new one is complete.
 
         **Raises:** `OSError` if it cannot be written, for example because the disk is full; an
-        earlier discovery is then as it was.
+        earlier discovery is then unchanged.
         """
         directory = Path(directory)
         directory.mkdir(parents=True, exist_ok=True)
@@ -519,12 +520,12 @@ class Discovery(
 
     @classmethod
     def load(cls, directory: str | os.PathLike) -> "Discovery":
-        """Read a discovery that [`save`][ndde_jax.Discovery.save] wrote, bit by bit; from its
-        directory, from the one that `ndde-jax discover` wrote, or from a file, as
-        [`discover_many`][ndde_jax.discover_many] keeps them.
+        """Read a discovery exactly as [`save`][ndde_jax.Discovery.save] wrote it: from its
+        directory, from a directory that `ndde-jax discover` wrote, or from a file of
+        [`discover_many`][ndde_jax.discover_many].
 
-        **Raises:** `ValueError` if the directory does not hold a discovery, or one that is damaged,
-        changed by hand, or of a version whose files this one does not read.
+        **Raises:** `ValueError` if the directory holds no discovery, or one that is damaged,
+        changed by hand, or of a version whose files this version does not read.
         """
         directory = Path(directory)
         inside = directory / FILE, directory / FOLDER / FILE
@@ -538,14 +539,14 @@ class Discovery(
             if file.suffix == Path(FILE).suffix:
                 raise
             remedy = "give the directory that `discover` wrote."
-            raise ValueError(f"{directory} is no saved discovery; {remedy}") from error
+            raise ValueError(f"{directory} is not a saved discovery; {remedy}") from error
 
 
 def with_samples(
     screened: Screened, samples: Samples, recipe: Recipe, reading: str, events: bool
 ) -> Screened:
-    """Return windows with what their samples tell beside them: measurement errors, and values
-    between the candidate lags, where delays may lie there.
+    """Return windows with further information from their samples: measurement errors, and values
+    between the candidate lags if delays may lie there.
     """
     windows = screened.windows
     is_map = windows.scheme == "euler" and reading != "flow"  # whose delays are whole

@@ -1,4 +1,4 @@
-"""Execution of many systems in threads, processes or on a cluster: one loop submits, stores,
+"""Execution of many systems in threads, processes or on a cluster: one loop submits, stores and
 resumes.
 """
 
@@ -20,10 +20,10 @@ from ._memory import make_room
 from ._store import Kept, from_bytes, to_bytes
 from ._types import Checked
 
-# Systems that an executor is given at a time: enough for hundreds of workers, and few enough that
-# what waits takes no memory to speak of.
+# Systems that an executor receives at a time: enough for hundreds of workers, and few enough that
+# those waiting take little memory.
 AHEAD = 512
-# What computes a system, by name, and what it is given.
+# The function that computes a system, and its argument as bytes.
 Parcel = tuple[Callable[[Any], Any], bytes]
 
 
@@ -31,11 +31,11 @@ Parcel = tuple[Callable[[Any], Any], bytes]
 class Failed:
     """The entry in a list of results for a system that failed.
 
-    - `index`: of the system.
-    - `error`: the sentence that says why, as the function raises it for this system alone.
-    - `kind`: of the error: `"ValueError"` for data that are refused; `"KilledWorker"` for a system
-        that ended the processes of a cluster that computed it.
-    - `traceback`: where it came from.
+    - `index`: index of the system.
+    - `error`: message of the error, as the function raises it for this system alone.
+    - `kind`: type of the error: `"ValueError"` for data that are refused; `"KilledWorker"` for a
+        system that ended the cluster processes that computed it.
+    - `traceback`: traceback of the error.
     """
 
     index: int
@@ -44,7 +44,7 @@ class Failed:
     traceback: str = dataclasses.field(default="", repr=False, compare=False)
 
     def exception(self) -> Exception:
-        """Return the error, to be raised: a `ValueError` if it was one, else a `RuntimeError`."""
+        """Return the error to raise: a `ValueError` if it was one, otherwise a `RuntimeError`."""
         if self.kind == "ValueError":
             return ValueError(f"systems[{self.index}]: {self.error}")
         error = RuntimeError(f"systems[{self.index}]: {self.kind}: {self.error}")
@@ -66,12 +66,12 @@ def run_many(
     label: str = "fit",
     stacklevel: int = 1,
 ) -> list:
-    """Return the results of n systems, in order, skipping what is kept under `name(i)`.
+    """Return the results of n systems, in order, computing only those not stored as `name(i)`.
 
     Without an executor `one(i, device)` runs in threads of this process: XLA releases Python's
-    lock. With one, `parcel(i)` says which function of a module computes the system from which
-    bytes; the result comes back as bytes, and is stored here. With `keep_failures` what a system
-    raises becomes `Failed` in its place.
+    lock. With an executor, `parcel(i)` returns a module-level function and its argument as bytes;
+    the result comes back as bytes, and is stored here. With `keep_failures` an error becomes
+    `Failed` in the place of the result.
     """
     from tqdm import tqdm
 
@@ -80,8 +80,8 @@ def run_many(
         cores = max(os.cpu_count() or 1, len(jax.local_devices()))
         workers = cores if executor is None else AHEAD
     check_whole(workers, "workers")
-    # The main thread, where Ctrl-C arrives, only waits, also for what is read and stored: an
-    # interrupt in the middle of XLA can end the process with a segmentation fault.
+    # The main thread, where Ctrl-C arrives, only waits, even for reading and storing: an interrupt
+    # in the middle of XLA can end the process with a segmentation fault.
     pool = concurrent.futures.ThreadPoolExecutor(workers if executor is None else 1)
     names: list[str | None] = [None] * n
     results: list[Any] = [None] * n
@@ -116,13 +116,13 @@ def run_many(
                 del pending[future]
                 bar.update()
     except BaseException as error:
-        # What is running here finishes and is kept; what has not started is dropped.
+        # Running systems finish here and are kept; those that have not started are dropped.
         for future in pending:
             future.cancel()
         running = sum(not future.done() for future in pending) if executor is None else 0
         if progress and running and isinstance(error, KeyboardInterrupt):
             print(f"Interrupted; waiting for {running} running fits to be kept.", file=sys.stderr)
-        # What finished elsewhere after the interruption.
+        # Results that other processes finished after the interruption.
         for future, i in pending.items():
             if future.done() and not future.cancelled() and future.exception() is None:
                 with contextlib.suppress(Exception):
@@ -132,9 +132,9 @@ def run_many(
             error.add_note(BROKEN)
         if kept is not None:
             where = f"{kept.count()} results are kept in {kept.directory}"
-            error.add_note(f"{where}; the same call goes on from there.")
+            error.add_note(f"{where}; the same call resumes from there.")
         elif executor is not None:
-            error.add_note("With directory=... what is finished would have been kept.")
+            error.add_note("With directory=... finished results would have been kept.")
         raise
     finally:
         closing.close()
@@ -152,7 +152,7 @@ def _finished(pending: dict[Future, int]) -> list[Future]:
 
 @dataclasses.dataclass
 class _Crew:
-    """Those who compute systems: the threads of a `pool`, and how results are kept."""
+    """A base of the two ways to compute systems: a `pool` of threads, and how results are kept."""
 
     pool: Executor
     keep: Callable[[int, Any], None]
@@ -160,7 +160,7 @@ class _Crew:
     settings: "Settings"
 
     def attempt(self, i: int, work: Callable[[], Any], blamed: type[Exception] = Exception) -> Any:
-        """Return the result of work on a system, or, where failures are kept, why it failed."""
+        """Return the result for a system, or `Failed` if it fails and failures are kept."""
         try:
             with _under(self.settings):
                 return work()
@@ -172,8 +172,8 @@ class _Crew:
 
 @dataclasses.dataclass
 class _Here(_Crew):
-    """An executor of threads in this process, which take turns on its devices and store what they
-    finish.
+    """Computation in threads of this process, which share its devices in turn and store their
+    results.
     """
 
     one: Callable[[int, Any], Any]
@@ -187,7 +187,7 @@ class _Here(_Crew):
     def _work(self, i: int) -> Any:
         devices = jax.local_devices()
         device = devices[i % len(devices)]
-        # Under a default device programs are compiled anew, so only where there is a choice.
+        # A default device compiles programs again, so set one only if there are several devices.
         with jax.default_device(device) if len(devices) > 1 else contextlib.nullcontext():
             result = self.attempt(i, lambda: jax.block_until_ready(self.one(i, device)))
         if not isinstance(result, Failed):
@@ -197,7 +197,7 @@ class _Here(_Crew):
 
 @dataclasses.dataclass
 class _There(_Crew):
-    """A wrapper of a given executor; the one thread of the pool packs, unpacks and stores."""
+    """Computation by a given executor; the one thread of the pool packs, unpacks and stores."""
 
     executor: Executor
     parcel: Callable[[int], Parcel]
@@ -213,7 +213,7 @@ class _There(_Crew):
         try:
             answer = future.result()
         except Exception as error:
-            # Dask has tried it on several workers, and all of them died.
+            # Dask tried it on several workers, and all of them died.
             if not (self.keep_failures and type(error).__name__ == "KilledWorker"):
                 raise
             answer = _failed(i, error)
@@ -231,17 +231,17 @@ class _There(_Crew):
 
 
 BROKEN = (
-    "A process of the executor ended: killed, perhaps for want of memory, or because a script "
-    'starts processes outside of `if __name__ == "__main__":`. An executor that is broken stays '
-    "so; make a new one."
+    "A process of the executor ended. It may have been killed because it ran out of memory, or the "
+    'script starts processes outside of `if __name__ == "__main__":`. A broken executor cannot be '
+    "used again; make a new one."
 )
 
 
 def compute(
     index: int, function: Callable[[Any], Any], value: bytes, settings: "Settings"
 ) -> bytes | Failed:
-    """Return the result of a system, from bytes to bytes; runs in a worker. Errors travel as
-    sentences, since not every exception can be sent.
+    """Return the result of a system, from bytes to bytes; runs in a worker. Errors are sent as
+    text, since not every exception can be sent.
     """
     with _under(settings):
         try:
@@ -254,7 +254,7 @@ def compute(
 def as_executor(executor: Any) -> Executor | None:
     """Return an executor of `concurrent.futures`, or that of a Dask client.
 
-    **Raises:** `ValueError` for what is none, and for one that forks.
+    **Raises:** `ValueError` for anything else, and for an executor that forks.
     """
     if executor is None:
         return None
@@ -267,7 +267,7 @@ def as_executor(executor: Any) -> Executor | None:
         context = getattr(executor, "_mp_context", None)
         if context is not None and context.get_start_method() == "fork":
             raise ValueError(
-                "executor must start its processes afresh; got a ProcessPoolExecutor that forks, "
+                "executor must spawn its processes; got a ProcessPoolExecutor that forks, "
                 "and JAX hangs in forked processes. Write ProcessPoolExecutor(N, "
                 'mp_context=multiprocessing.get_context("spawn")).'
             )
@@ -275,32 +275,32 @@ def as_executor(executor: Any) -> Executor | None:
 
 
 def sendable(value: Any, what: str = "settings") -> bytes:
-    """Return the bytes of a value to send or to derive a file name from.
+    """Return a value as bytes, to send it or to derive a file name from it.
 
-    **Raises:** `ValueError` if it holds what the library does not know.
+    **Raises:** `ValueError` if it holds objects that cannot be saved.
     """
     try:
         return to_bytes(value)
     except TypeError as error:
         raise ValueError(
             f"{what} must consist of arrays, numbers, words and objects of ndde_jax to be sent or "
-            f"stored; {error} Leave executor and directory out."
+            f"stored; {error} Omit executor and directory."
         ) from error
 
 
-# ---- what changes numbers, and is not among the arguments ----
+# ---- settings of JAX, which change numbers but are not among the arguments ----
 
 Settings = tuple[bool, str | None]
 
 
 def _settings() -> Settings:
-    """Return the settings of JAX at the caller."""
+    """Return the caller's settings of JAX."""
     return bool(jax.config.jax_enable_x64), jax.config.jax_default_matmul_precision  # type: ignore[attr-defined]
 
 
 @contextlib.contextmanager
 def _under(settings: Settings) -> Iterator[None]:
-    """Apply the settings of the caller in this thread, of whatever process."""
+    """Apply the caller's settings in this thread, in any process."""
     x64, precision = settings
     with contextlib.ExitStack() as stack:
         if x64 != jax.config.jax_enable_x64:  # type: ignore[attr-defined]

@@ -1,4 +1,4 @@
-"""Safe files: written entirely or not at all, and unpacked only once their sizes are known."""
+"""Safe files: written entirely or not at all, and unpacked only after a check of their sizes."""
 
 import math
 import os
@@ -14,25 +14,25 @@ from typing import Any
 import numpy as np
 
 SUFFIX = ".partial"
-# Seconds after which a partial file belongs to nobody: its process was killed. Writing takes
+# Seconds after which a partial file is abandoned: its process was killed, since writing takes
 # seconds at most.
 ABANDONED = 3600.0
 
-# Partial files of this process. One that is left at once, without unwinding, removes them first.
+# Partial files of this process, which it removes if it exits without unwinding.
 _partial: set[Path] = set()
 
 
 @contextmanager
 def together(contents: Mapping[Path, bytes]) -> Iterator[None]:
-    """Write files that appear together: each is written beside its place, and all are renamed when
-    the block ends. If anything fails before, none appears and what was there stays.
+    """Write files that appear together: each is written under a temporary name beside its place,
+    and all are renamed when the block ends. If anything fails before, no file changes.
 
-    **Raises:** `OSError`, with a sentence, if one cannot be written, for example on a full disk.
+    **Raises:** `OSError`, with a message, if one cannot be written, for example on a full disk.
     """
     renames: dict[Path, Path] = {}
     try:
         for path, content in contents.items():
-            # No other process or thread, on this machine or another, writes under this name.
+            # A name that no other process or thread, on this machine or another, uses.
             partial = path.with_name(f".{path.name}.{uuid.uuid4().hex}{SUFFIX}")
             _partial.add(partial)
             renames[partial] = path
@@ -40,11 +40,11 @@ def together(contents: Mapping[Path, bytes]) -> Iterator[None]:
                 with open(partial, "xb") as file:
                     file.write(content)
                     file.flush()
-                    # Else a power cut after the rename could leave an empty file under its name.
+                    # Otherwise a power cut after the rename could leave an empty file.
                     os.fsync(file.fileno())
             except OSError as error:
                 said = f"{path} cannot be written ({error.strerror or error})"
-                raise OSError(error.errno, f"{said}; what was there is as it was") from error
+                raise OSError(error.errno, f"{said}; earlier files are unchanged") from error
         yield
         for partial, path in renames.items():
             os.replace(partial, path)
@@ -57,13 +57,13 @@ def together(contents: Mapping[Path, bytes]) -> Iterator[None]:
 
 
 def write_bytes(path: str | os.PathLike, content: bytes) -> None:
-    """Write one file entirely or not at all; `OSError`, with a sentence, if it cannot be done."""
+    """Write one file entirely or not at all; raise `OSError`, with a message, if that fails."""
     with together({Path(path): content}):
         pass
 
 
 def drop_partial() -> None:
-    """Remove what this process is writing, for one that is about to leave without unwinding."""
+    """Remove the partial files of this process, before it exits without unwinding."""
     for partial in list(_partial):
         with suppress(OSError):
             partial.unlink(missing_ok=True)
@@ -78,9 +78,7 @@ def drop_abandoned(directory: Path) -> None:
 
 
 def _sync_directory(directory: Path) -> None:
-    """Sync a directory so that renames last; systems that cannot open directories need no such
-    thing.
-    """
+    """Sync a directory so that renames last; not needed on systems that cannot open directories."""
     with suppress(OSError):
         descriptor = os.open(directory, os.O_RDONLY)
         try:
@@ -89,8 +87,8 @@ def _sync_directory(directory: Path) -> None:
             os.close(descriptor)
 
 
-# A file may unpack to this many bytes, or to this many times its own size: measurements are seldom
-# packed to less than a tenth, what is meant to fill the memory to a thousandth.
+# A file may unpack to this many bytes more than this multiple of its size: measurements are seldom
+# packed to less than a tenth, files meant to fill the memory to a thousandth.
 FREE, RATIO = 2**25, 20
 
 
@@ -102,16 +100,16 @@ def check_size(what: str, announced: int, packed: int) -> None:
     if announced > FREE + RATIO * packed:
         times = announced // max(packed, 1)
         raise ValueError(
-            f"{what} would take {announced / 2**20:,.0f} MiB of memory, {times} times what it is "
-            "packed in. This is refused, since no measurements pack so well."
+            f"{what} would take {announced / 2**20:,.0f} MiB of memory, {times} times its packed "
+            "size. This is refused, since measurements do not pack so well."
         )
 
 
 @contextmanager
 def opened(file: Path | Any, name: str) -> Iterator[zipfile.ZipFile]:
-    """Open a zip archive; any error inside while it is open is blamed on the file.
+    """Open a zip archive; errors while it is open are reported as errors of the file.
 
-    **Raises:** `ValueError` for what is no archive or a damaged one.
+    **Raises:** `ValueError` for a file that is no archive, or a damaged one.
     """
     try:
         with zipfile.ZipFile(file) as archive:
@@ -123,12 +121,12 @@ def opened(file: Path | Any, name: str) -> Iterator[zipfile.ZipFile]:
 
 
 def _short(error: Exception) -> str:
-    """Return an error's message, which may quote any bytes of a file, as one short line."""
+    """Return the message of an error, which may quote any bytes of a file, as one short line."""
     return "".join(c if c.isprintable() else "?" for c in str(error)[:150])
 
 
 def read_member(archive: zipfile.ZipFile, member: str, name: str) -> bytes:
-    """Return the bytes of one member, once its size is known to be in proportion."""
+    """Return the bytes of one member, after a check of its size."""
     info = archive.getinfo(member)
     check_size(f"{name}[{member}]", info.file_size, info.compress_size)
     return archive.read(info)
@@ -137,7 +135,7 @@ def read_member(archive: zipfile.ZipFile, member: str, name: str) -> bytes:
 def read_array(archive: zipfile.ZipFile, member: str, name: str) -> np.ndarray | None:
     """Return the NumPy array that a member holds; None for Python objects, which are never loaded.
 
-    **Raises:** `ValueError` for a member that is no array, or holds less than it announces.
+    **Raises:** `ValueError` for a member that is no array, or is shorter than its header says.
     """
     info = archive.getinfo(member)
     check_size(_part_of(name, member), info.file_size, info.compress_size)
@@ -146,16 +144,16 @@ def read_array(archive: zipfile.ZipFile, member: str, name: str) -> np.ndarray |
             shape, _, dtype = _header(stream)
             if dtype.hasobject:
                 return None
-            # Python's integers, which a header cannot make overflow.
+            # Python's integers, which no header can make overflow.
             size = dtype.itemsize * math.prod(map(int, shape))
             if size > info.file_size:
-                raise ValueError(f"it announces {size} bytes and holds {info.file_size}")
+                raise ValueError(f"its header says {size} bytes, it holds {info.file_size}")
         with archive.open(info) as stream:
             return np.lib.format.read_array(stream, allow_pickle=False)
 
 
 def array_shape(archive: zipfile.ZipFile, member: str, name: str) -> tuple[int, ...]:
-    """Return the shape that the array of a member announces.
+    """Return the shape in the header of a member's array.
 
     **Raises:** `ValueError` for a member that is no array.
     """
@@ -169,7 +167,7 @@ def _part_of(name: str, member: str) -> str:
 
 @contextmanager
 def _blamed_on(what: str) -> Iterator[None]:
-    """Blame an array for whatever NumPy makes of its bytes."""
+    """Report NumPy's errors in reading an array as damage of the array."""
     try:
         yield
     except (ValueError, TypeError, SyntaxError, UnicodeDecodeError) as error:
@@ -177,10 +175,10 @@ def _blamed_on(what: str) -> Iterator[None]:
 
 
 def _header(stream: Any) -> Any:
-    """Return shape, order and type that an array announces."""
+    """Return shape, order and type from the header of an array."""
     version = np.lib.format.read_magic(stream)
     if version == (1, 0):
         return np.lib.format.read_array_header_1_0(stream)
     if version == (2, 0):
         return np.lib.format.read_array_header_2_0(stream)
-    raise ValueError(f"it is of version {version}, which holds no numbers")
+    raise ValueError(f"it has format version {version}, which is not for numbers")

@@ -1,9 +1,9 @@
 """The process of a command line: how it ends, and the compiled programs it keeps.
 
-All of it is for commands, never for the library by itself.
+All of this is for commands; the library itself never uses it.
 
-JAX keeps compiled programs under a digest of the program, its own version and its settings. What is
-kept is code for one kind of processor, so that directories are told apart by it.
+JAX stores compiled programs under a digest of the program, its own version and its settings. They
+are code for one kind of processor, so each kind has its own directory.
 """
 
 import contextlib
@@ -22,15 +22,15 @@ INTERRUPTED = 130
 
 
 def run_program(work: Callable[[], int], farewell: Callable[[], str]) -> int:
-    """Run the work of a whole process, which Ctrl-C and SIGTERM end within moments.
+    """Run the work of a whole process so that Ctrl-C and SIGTERM end it within moments.
 
-    The work is done in a thread, since Python could not raise in the main thread while XLA compiles
-    there, for many seconds, and what it then raises in the middle of XLA can end in a segmentation
-    fault. The main thread waits, and when told to leave says `farewell()` and ends the process as
-    it is, which loses nothing where files are there entirely or not at all.
+    The work runs in a thread. In the main thread Python could not raise for many seconds while XLA
+    compiles, and an exception in the middle of XLA can cause a segmentation fault. The main thread
+    waits. On a signal it prints `farewell()` and ends the process at once, which loses nothing,
+    since files are written entirely or not at all.
 
-    Returns what the work returns and raises what it raises. In another thread than the main one,
-    where no signal arrives, it just does the work.
+    Returns and raises what the work does. Outside the main thread, where no signal arrives, it just
+    runs the work.
     """
     if threading.current_thread() is not threading.main_thread():
         return work()
@@ -47,7 +47,7 @@ def run_program(work: Callable[[], int], farewell: Callable[[], str]) -> int:
             signal.signal(number, signal.SIG_IGN)
         drop_partial()
         with contextlib.suppress(OSError):
-            # Past Python's own buffer: the other thread may be writing there.
+            # Not by Python's buffer, to which the other thread may be writing.
             os.write(2, f"{farewell()}\n".encode())
         os._exit(INTERRUPTED)
 
@@ -60,19 +60,19 @@ def run_program(work: Callable[[], int], farewell: Callable[[], str]) -> int:
         # Windows delivers signals only between waits.
         thread.join(0.2)
     for number in signals:
-        signal.signal(number, signal.SIG_IGN)  # it is over
+        signal.signal(number, signal.SIG_IGN)  # the work is done
     return outcome.result()
 
 
-# All are kept, however quickly they compiled: hundreds of small ones take half of the time, and
-# what is kept should not depend on how busy the machine is.
+# Programs are kept however quickly they compiled: hundreds of small ones take half of the time, and
+# the choice should not depend on how busy the machine is.
 SECONDS = 0.0
-# Beyond it what was written first goes first.
+# Beyond this size the oldest files are removed first.
 MOST_BYTES = 2**30
 
-# Read by JAX when it is imported; by these, processes started from here do the same.
+# JAX reads these when it is imported, so processes started from here use the same cache.
 DIRECTORY = "JAX_COMPILATION_CACHE_DIR"
-# Read by XLA before the first program.
+# XLA reads it before the first program.
 FLAGS = "XLA_FLAGS"
 INSTRUCTIONS, FUSION = "--xla_cpu_max_isa", "--xla_cpu_experimental_ynn_fusion_type"
 SETTINGS = {
@@ -84,8 +84,8 @@ SETTINGS = {
 def keep_compiled(environment: MutableMapping[str, str] = os.environ) -> Path | None:
     """Let this process, and those it starts, keep and reuse compiled programs.
 
-    Returns where: what `JAX_COMPILATION_CACHE_DIR` says, or else a directory of the user's cache;
-    None if that cannot be written, which stops nothing.
+    Returns the directory: that of `JAX_COMPILATION_CACHE_DIR`, or else one in the user's cache;
+    None if that cannot be written, which is no error.
     """
     import jax
 
@@ -109,8 +109,8 @@ def keep_compiled(environment: MutableMapping[str, str] = os.environ) -> Path | 
 def add_up_right(environment: MutableMapping[str, str] = os.environ) -> None:
     """Turn off the setting that makes jaxlib 0.10.2 return wrong sums (jax-ml/jax#39103).
 
-    Installing this library excludes that release; who has it all the same is not to read wrong
-    numbers from a command line.
+    This library does not install with that release, but if it is there, the command line must not
+    print wrong numbers.
     """
     import jaxlib.version
 
@@ -128,8 +128,9 @@ def _add_flag(environment: MutableMapping[str, str], name: str, value: str) -> N
 def _refuses_its_own() -> bool:
     """Return whether this XLA compiles programs for AVX-512 that it then refuses to load.
 
-    Before 0.10.2 jaxlib takes preferences of the compiler for abilities of the processor, compiles
-    anew, and prints a page for every program (openxla/xla#44565). Code for AVX2 has none of them.
+    Before 0.10.2 jaxlib mistakes preferences of the compiler for features of the processor,
+    compiles again, and prints a page for every program (openxla/xla#44565). Code for AVX2 has none
+    of these preferences.
     """
     import jaxlib.version
 
@@ -139,10 +140,10 @@ def _refuses_its_own() -> bool:
 
 def user_directory(environment: MutableMapping[str, str]) -> Path | None:
     """Return a directory below `XDG_CACHE_HOME` or `~/.cache`, for processors like this one; None
-    if none can be written.
+    if it cannot be written.
     """
     base = environment.get("XDG_CACHE_HOME", "")
-    # As its standard says, what is not absolute counts as nothing.
+    # By the XDG standard, a relative path is ignored.
     home = base if os.path.isabs(base) else os.path.join(os.path.expanduser("~"), ".cache")
     directory = Path(home) / "ndde_jax" / "xla" / _processor()
     try:
@@ -153,8 +154,8 @@ def user_directory(environment: MutableMapping[str, str]) -> Path | None:
 
 
 def drop_oldest(directory: Path, most: int = MOST_BYTES) -> None:
-    """Remove files, the oldest first, until the rest takes at most so many bytes."""
-    with contextlib.suppress(OSError):  # another process was faster, or it is not ours to remove
+    """Remove files, the oldest first, until the rest takes at most this many bytes."""
+    with contextlib.suppress(OSError):  # removed by another process, or not ours to remove
         files = [(path.stat().st_mtime, path) for path in directory.iterdir() if path.is_file()]
         excess = sum(path.stat().st_size for _, path in files) - most
         for _, path in sorted(files):
@@ -165,7 +166,7 @@ def drop_oldest(directory: Path, most: int = MOST_BYTES) -> None:
 
 
 def _processor() -> str:
-    """Return a digest of the processor: a home directory may be shared by unlike machines."""
+    """Return a digest of the processor: different machines may share a home directory."""
     kind = platform.machine() + platform.processor()
     with contextlib.suppress(OSError, StopIteration):
         lines = Path("/proc/cpuinfo").read_text().splitlines()

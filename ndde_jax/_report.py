@@ -1,4 +1,4 @@
-"""The report of a discovery, as a value from which the text and the page are written."""
+"""The report of a discovery, as a value that can be written as text or as a page."""
 
 import base64
 import dataclasses
@@ -19,21 +19,22 @@ from .check._verdict import Verdict
 from .select._reading import EITHER
 from .windows._stencils import FORMULAS
 
-# Rows of the table of edges, edges in the few lines of a prompt, and names in a sentence.
+# The most rows in the table of edges, edges in the summary at a prompt, and names in a sentence.
 MOST_ROWS, SHOWN_EDGES, SHOWN_NAMES = 30, 5, 8
 STRENGTH = (
-    "Strength: how much of the variance of its target's rate of change a link explains that no "
-    "other kept input does; at least: its lower 95 % bound over stretches of the record. After: "
-    "how long after its source the target moves, with its 90 % interval, given the graph; lags of "
-    "a variable's own past are in samples."
+    "Strength: the share of the variance of the target's rate of change that only this link "
+    "explains, given all other kept inputs; at least: its lower 95 % bound over stretches of the "
+    "record. After: the time from the source to the change of the target, with a 90 % interval, "
+    "given the graph; lags of a variable's own past are in samples."
 )
 
 
 @dataclasses.dataclass(frozen=True)
 class EdgeRow:
-    """A row of the table of edges: a link between variables, or the own past of one, folded.
+    """A row of the table of edges: a link between variables, or all lags of one variable's past.
 
-    `link` and `after` are words; `strength`, `lower` shares of the variance of the target's rate.
+    `link` and `after` are words; `strength` and `lower` are shares of the variance of the target's
+    rate.
     """
 
     link: str
@@ -43,7 +44,7 @@ class EdgeRow:
 
     @property
     def shares(self) -> tuple[str, str]:
-        """Strength and lower bound in words; below a thousandth they are said to be."""
+        """The strength and the lower bound as text; small ones as "< 0.001"."""
         return _share(self.strength), _share(self.lower)
 
 
@@ -51,9 +52,9 @@ class EdgeRow:
 class TargetRow:
     """A row of the table of targets: what explains the rate of a variable that is no known input.
 
-    `words` name its drivers; `explained`, `held_out` and `memory` are shares of its variance:
-    explained, explained on blocks that were not fitted, and left with a memory (NaN if unknown);
-    `inputs` are those kept, `price` is what one must be worth.
+    `words` name its drivers. `explained`, `held_out` and `memory` are shares of its variance:
+    explained, explained on held-out blocks, and left with a memory (NaN if unknown). `inputs` is
+    the number of inputs kept, `price` is what one must be worth.
     """
 
     name: str
@@ -70,10 +71,10 @@ class Report:
     """The whole content of a report; [`Discovery.report_data`][ndde_jax.Discovery.report_data]
     makes it.
 
-    - `names`: of the variables. `verdict`: with its findings.
-    - `edges`: rows of the table, links between variables first, strongest first; `more` edges are
-        not among them.
-    - `beside`: sentences on pairs that an arrow does not describe fully.
+    - `names`: names of the variables. `verdict`: the verdict with its findings.
+    - `edges`: rows of the table, links between variables first, strongest first; `more`: the number
+        of further edges.
+    - `beside`: sentences on pairs that arrows do not fully describe.
     - `targets`: one row per variable.
     - `data`, `method`: sentences.
     - `lines`: the conditions of the theorems, as far as they were measured; `refits`: the table of
@@ -93,17 +94,17 @@ class Report:
 
     @property
     def title(self) -> str:
-        """The names of the variables, the first few of them."""
+        """The names of the first few variables."""
         return listed(self.names, SHOWN_NAMES)
 
     @property
     def undecided(self) -> str:
-        """The sentence that says as what a record was read that may be a map or a flow, or none."""
+        """The sentence on a record that is undecided between map and flow; empty for others."""
         return next((said for said in self.method if said.startswith(EITHER)), "")
 
     @property
     def findings(self) -> tuple[Finding, ...]:
-        """The reasons of the verdict, the gravest first, and notes."""
+        """The reasons of the verdict, the most serious first, and notes."""
         return (*self.verdict.reasons, *self.verdict.notes)
 
     def text(self, *, full: bool = False) -> str:
@@ -122,8 +123,8 @@ class Report:
         **Arguments:**
 
         - `pictures`: PNG files by name.
-        - `repeat`: the lines of a shell that make all of it again.
-        - `uses`: the reason why effects and forecast are not drawn, if they are not.
+        - `repeat`: the shell commands that reproduce it.
+        - `uses`: the reason why effects and a forecast are not drawn, if they are not.
         """
         encoded = {name: base64.b64encode(file).decode() for name, file in pictures.items()}
         about = dict(full=self.text(full=True).rstrip(), pictures=encoded, why_not=uses)
@@ -132,7 +133,7 @@ class Report:
 
 
 def _rendered(template: str, **values: Any) -> str:
-    """Return a template of this folder, filled; it may use what both need."""
+    """Return a template of this folder, filled in, with the globals that both templates use."""
     import jinja2
 
     page = jinja2.Environment(
@@ -152,7 +153,7 @@ def _share(value: float) -> str:
 
 
 def _aligned(edges: Sequence[EdgeRow]) -> list[str]:
-    """Return the lines of a table: words on the left, numbers on the right."""
+    """Return the lines of a table, with words left-aligned and numbers right-aligned."""
     heads = ("link", "after (90 %)", "strength", "at least")
     rows = [heads, *((r.link, r.after, *r.shares) for r in edges)]
     a, b, c, d = (max(map(len, column)) for column in zip(*rows, strict=True))
@@ -162,7 +163,7 @@ def _aligned(edges: Sequence[EdgeRow]) -> list[str]:
 def report_data(
     found: Any, identifiability: IdentifiabilityReport | None = None, *, full: bool = True
 ) -> Report:
-    """Return the content of the report of a discovery; without `full` no line on
+    """Return the content of the report of a discovery; without `full`, no lines on
     identifiability.
     """
     if identifiability is not None and not isinstance(identifiability, IdentifiabilityReport):
@@ -199,13 +200,13 @@ def few_lines(found: Any) -> str:
 
 
 def pairs_beside(found: Any) -> tuple[str, ...]:
-    """Return sentences on what arrows do not describe fully: variables that others determine,
-    pairs with an unmeasured driver, and effects within a sample.
+    """Return sentences on pairs that arrows do not fully describe: those with an unmeasured driver,
+    and those related within a sampling interval.
     """
     names, correlation = found.names, found.residual_correlation
     hidden = [
-        f"{names[i]} <-> {names[j]}: something unseen seems to drive both; the link between them "
-        "may stand for it."
+        f"{names[i]} <-> {names[j]}: an unmeasured variable seems to drive both; the link between "
+        "them may be due to it."
         for i, j in np.argwhere(np.triu(found.confounded, 1))
     ]
     known = np.isin(np.asarray(names), found.inputs)
@@ -218,23 +219,23 @@ def pairs_beside(found: Any) -> tuple[str, ...]:
             source, target = (i, j) if known[i] else (j, i)
             pair = f"{names[source]} → {names[target]}:"
         at_once.append(
-            f"{pair} within one sampling interval (correlation {correlation[i, j]:.2f} of what is "
-            "left of their rates)."
+            f"{pair} within one sampling interval (correlation {correlation[i, j]:.2f} of the "
+            "residuals of their rates)."
         )
     said = hidden + at_once
     return (*said[:MOST_ROWS], *more_than(MOST_ROWS, len(said), "and {} more such pairs."))
 
 
 def printable(text: str) -> str:
-    """Return a text without control characters, which would reach a terminal through names."""
+    """Return a text without control characters, which names could pass to a terminal."""
     return "".join(c if c == "\n" or c.isprintable() else "\ufffd" for c in text)
 
 
 def _edge_rows(e: GraphEvidence) -> tuple[tuple[EdgeRow, ...], int]:
-    """Return links between variables, then the own past of each in one row; and the edges
-    left out.
+    """Return links between variables, then the past of each variable in one row; and the number of
+    edges that are not shown.
     """
-    # Where events pass, one delay is measured for a pair, whatever its lags.
+    # For passing events, one delay is measured for a pair, whatever its lags.
     links: dict[tuple[str, str], list[tuple[int, int, int]]] = {}
     own: dict[int, list[tuple[int, int, int]]] = {}
     for edge in e.edges(e.kept):
@@ -269,8 +270,8 @@ def _target_rows(found: Any, e: GraphEvidence, memory: tuple[float, ...]) -> tup
 
 def _words(e: GraphEvidence, edges: Sequence[tuple[int, int, int]], explained: float) -> str:
     if not edges:
-        return "nothing among the candidates says how fast it changes."
-    # Without intervals, which the table has.
+        return "no candidate explains how fast it changes."
+    # Without intervals, which are in the table.
     late = {edge: e.after(edge).partition(" (")[0] for edge in edges}
     links = [edge for edge in edges if edge[0] != edge[1]]
     others = [e.names[edge[0]] + (f" {late[edge]} before" * bool(late[edge])) for edge in links]
@@ -287,11 +288,11 @@ def _data(found: Any) -> str:
     )  # fmt: skip
     gaps = f", {amount(float(missing), 'value', 9)} missing after treatment" if missing else ""
     dropped = int(found.windows.dropped)
-    touched = f"; {dropped} more touch a missing value" if dropped else ""
+    touched = f"; {dropped} more contain a missing value" if dropped else ""
     if found.windows.partial is not None:
         counts = np.asarray(found.windows.count(found.graph))
         touched += (
-            f" and count for the variables whose rate and inputs are measured there, {counts.min()}"
+            f" and count for variables whose rate and inputs are measured in them, {counts.min()}"
             f" to {counts.max()} windows each"
         )
     known = f"; known inputs: {listed(found.inputs, SHOWN_NAMES)}" if found.inputs else ""
@@ -321,7 +322,7 @@ def _lags(lags: Sequence[int]) -> str:
 def _method(found: Any) -> tuple[str, ...]:
     n_inputs = len(found.names) * len(found.lags)
     if found.coefficient is None:
-        rule = "the Bayesian information criterion charges for the weights it brings"
+        rule = "the price of its weights under the Bayesian information criterion"
     else:
         price = found.coefficient / n_inputs
         rule = (
@@ -332,15 +333,15 @@ def _method(found: Any) -> tuple[str, ...]:
     search = found.recipe.strategy.described(listed(by_networks) if by_networks else "")
     share = np.asarray(found.windows.noise_share, float)
     noise = "" if not np.isfinite(share).all() else (
-        f" By its roughness {percent(float(share.mean()))} of the variance of a step is noise, "
-        "before any input is known, in the mean over variables."
+        f" Judged by roughness, {percent(float(share.mean()))} of the variance of a step is noise, "
+        "on average over variables and before any input is known."
     )  # fmt: skip
     scheme = found.windows.scheme
     return (
         f"Rates of change by scheme {scheme!r}: {FORMULAS[scheme]}.{noise}",
         *found.choices,
-        f"{search} Strengths by refitting without each edge kept; an edge is kept if leaving it "
-        f"out raises the error by more than {rule}.",
+        f"{search} Strengths are measured by refitting without each kept edge. An edge is kept if "
+        f"omitting it raises the error by more than {rule}.",
         "A source at lag L samples acts on the change from one sample to the next, so it is L + "
         f"{found.windows.step} samples before the level that it moves.",
     )

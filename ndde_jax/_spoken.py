@@ -13,7 +13,7 @@ ABBREVIATED = ("min", "sec", "kyr")
 
 
 def amount(value: float | int, unit: str, digits: int = 3) -> str:
-    """Return a number with its unit, which is in the plural if it is a word.
+    """Return a number with its unit, in the plural if the unit is a word.
 
     >>> amount(2.0, "month"), amount(0.25, "h"), amount(3.0, ""), amount(12.0, "working day", 6)
     ('2 months', '0.25 h', '3', '12 working days')
@@ -26,7 +26,7 @@ def amount(value: float | int, unit: str, digits: int = 3) -> str:
 
 
 def percent(share: float, digits: int = 0) -> str:
-    """Return a share of at most 100 %; an estimate beyond that is shown as such without its size.
+    """Return a share in percent; one above 100 % is shown without its size.
 
     >>> percent(0.314), percent(0.0314, 1), percent(31.6)
     ('31%', '3.1%', 'more than 100%')
@@ -35,7 +35,7 @@ def percent(share: float, digits: int = 0) -> str:
 
 
 def times(share: float) -> str:
-    """Return a ratio that may exceed a whole, whatever its size.
+    """Return a ratio of any size, as a percentage below 2 and as a multiple from 2.
 
     >>> times(0.4), times(78.0)
     ('40% of', '78 times')
@@ -44,7 +44,7 @@ def times(share: float) -> str:
 
 
 def listed(names: Iterable[Any], most: int = 4, separator: str = ", ") -> str:
-    """Return names for a sentence, of many the first few and never "1 more" for a last one.
+    """Return names for a sentence; if there are many, the first few, but never "and 1 more".
 
     >>> listed("abcde"), listed("abcdefg")
     ('a, b, c, d, e', 'a, b, c, d and 3 more')
@@ -56,7 +56,7 @@ def listed(names: Iterable[Any], most: int = 4, separator: str = ", ") -> str:
 
 
 def more_than(shown: int, count: int, said: str) -> list[str]:
-    """Return what is said of how many more there are than are shown; nothing if there are none.
+    """Return a phrase with the number of items that are not shown; nothing if all are.
 
     >>> more_than(4, 9, "and {} more"), more_than(4, 3, "and {} more")
     (['and 5 more'], [])
@@ -65,7 +65,7 @@ def more_than(shown: int, count: int, said: str) -> list[str]:
 
 
 def wrapped(text: str, indent: str = "") -> str:
-    """Return a text of reports in lines of 88 columns at most, all but the first indented."""
+    """Return a text in lines of at most 88 columns, with all but the first indented."""
     return textwrap.fill(text, 88, subsequent_indent=indent)
 
 
@@ -81,7 +81,7 @@ MONTHS = {
     "mo": 1.0, "month": 1.0, "y": 12.0, "yr": 12.0, "a": 12.0, "year": 12.0, "ka": 12e3,
     "kyr": 12e3,
 }  # fmt: skip
-# Units in which a time is told that is below 1 of its own, or above so many of a larger one.
+# Units for a time that is below 1 in its own unit, or above this many of a larger unit.
 TOLD, MANY = {
     "second": (
         ("day", 86400.0), ("h", 3600.0), ("min", 60.0), ("s", 1.0), ("ms", 1e-3), ("µs", 1e-6),
@@ -92,7 +92,7 @@ TOLD, MANY = {
 
 
 def unit_ratio(unit: str, own: str) -> float | None:
-    """Return how many of a second unit of time the first is; None where that is not known."""
+    """Return the length of a unit of time in another one; None if it is not known."""
     if unit == own:
         return 1.0
     one, other = (name.lower() for name in (unit, own))
@@ -103,14 +103,14 @@ def unit_ratio(unit: str, own: str) -> float | None:
     return None
 
 
-# Words that stand for time in the name of a column, beside which its unit may stand, and those that
-# say from when it counts back.
+# Words for time in the name of a column, next to which its unit may stand, and words that mean
+# counting backwards.
 TIME = set("t time times elapsed clock timestamp age zeit temps tiempo tempo tijd".split())
 AGO = set("bp ago".split())
 
 
 def unit_in(name: str) -> str:
-    """Return the unit of time that the name of a column of numbers says; empty if it says none.
+    """Return the unit of time in the name of a column of numbers; empty if there is none.
 
     >>> unit_in("time_h"), unit_in("t [ms]"), unit_in("Elapsed time (min)"), unit_in("days")
     ('h', 'ms', 'min', 'day')
@@ -130,10 +130,9 @@ def unit_in(name: str) -> str:
 def time_span(
     value: float, low: float = np.nan, high: float = np.nan, *, unit: str, digits: int = 3
 ) -> str:
-    """Return a time with its unit and the interval it lies in, in a unit in which it is neither
-    below 1 nor long.
+    """Return a time and its interval, in a unit in which the time is neither below 1 nor long.
 
-    Digits are those that the interval leaves; without one, `digits`.
+    The digits are those that the interval supports; without an interval, `digits`.
 
     >>> time_span(0.5811, unit="h"), time_span(3.4321, 2.94, 3.81, unit="h")
     ('34.9 min', '3.4 h (2.9 to 3.8)')
@@ -152,7 +151,7 @@ def time_span(
         if abs(value) < 1:
             fitting = ((name, size) for name, size in units if told >= size)
         else:
-            # From three of a larger unit on; two, and two and a half, are as easily read.
+            # From three of a larger unit; two, and two and a half, are as easy to read.
             least = {size: 2.0 if (2 * told / size).is_integer() else MANY for _, size in units}
             fitting = ((name, size) for name, size in units if own < size <= told / least[size])
         unit, size = next(fitting, (unit, own))
@@ -164,6 +163,6 @@ def time_span(
     said = [f"{number:.{digits}f}" for number in (value, low, high)]
     if digits:
         said = [number.rstrip("0").rstrip(".") for number in said]
-    # A unit that is a word is in the plural beside any number but one.
+    # A unit that is a word is in the plural after any number except one.
     unit = amount(1.0 if said[0] == "1" else 2.0, unit).partition(" ")[2]
     return f"{said[0]} {unit}".rstrip() + f" ({said[1]} to {said[2]})"

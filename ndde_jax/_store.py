@@ -1,16 +1,16 @@
-"""The one file format of the library, and work that is kept in it, stage by stage, and resumed.
+"""The file format of the library, and stages of work that are stored in it and resumed.
 
-An NPZ archive that `numpy.load` opens without this library: every array under its dotted path, such
-as `windows.history`, and `about.json`, which says what object they make up. The comment of the
-archive names the version of the library and ends in a SHA-256 digest of every byte before it, so
-that a file is either what was written, bit by bit, or refused. No pickle: a file holds numbers and
-names of classes, never code; the classes are those of this library, and those that the running
-program has derived from its abstract ones.
+A file is an NPZ archive that `numpy.load` opens without this library. It holds every array under
+its dotted path, such as `windows.history`, and `about.json`, which describes the object they form.
+The comment of the archive names the version of the library and ends in a SHA-256 digest of every
+byte before it, so a file is read exactly as it was written, or refused. There is no pickle: a file
+holds numbers and names of classes, never code. The classes are those of this library, and those
+that the running program derived from its abstract ones.
 
-Objects are described by the names of their fields, so classes may change without a new format: a
-field that is gone or new makes older files unreadable by name, with a sentence, never silently.
+Objects are described by the names of their fields, so classes may change without a new format. If a
+field was added or removed, older files are refused with a message that names it, never misread.
 
-Where thousands of answers are kept, their small arrays stay in NumPy until they are asked for.
+Where thousands of results are kept, their small arrays stay in NumPy until they are used.
 """
 
 import contextlib
@@ -42,11 +42,11 @@ from ._types import Checked, to_jax
 FORMAT = 3
 SUFFIX = ".npz"
 ABOUT = "about.json"
-# Where public classes are, beside the top of the package. Files name them without it.
+# Namespaces with public classes, in addition to the top of the package. Files omit the namespace.
 NAMESPACES = (
     "samples", "windows", "models", "simulate", "fitting", "gates", "select", "measure", "check",
 )  # fmt: skip
-# What decoding raises where a description does not fit the classes of this version.
+# Errors of decoding if a description does not fit the classes of this version.
 MISFITS = LookupError, TypeError, ValueError, AttributeError, RecursionError, zipfile.BadZipFile
 _DIGEST = 64
 _MARK = b"ndde_jax "
@@ -65,10 +65,10 @@ def version() -> str:
 
 
 def write(path: str | os.PathLike, value: Any) -> None:
-    """Save an object of the library, or nested tuples, lists and dictionaries of such.
+    """Save an object of the library, or nested tuples, lists and dictionaries of them.
 
-    **Raises:** `OSError`, with a sentence, if the disk is full or the like; then the file is what
-    it was before, or still missing. `TypeError` for what the format does not hold.
+    **Raises:** `OSError`, with a message, for a full disk and similar problems; the file is then
+    unchanged, or still missing. `TypeError` for values that the format cannot hold.
     """
     write_bytes(path, to_bytes(value))
 
@@ -76,8 +76,8 @@ def write(path: str | os.PathLike, value: Any) -> None:
 def read(path: str | os.PathLike, kind: type[Kind]) -> Kind:
     """Return the object that `write` saved, of the type `kind`.
 
-    **Raises:** `FileNotFoundError`; `ValueError`, with a sentence, for a file that is damaged, of
-    another format or version, or that holds something else.
+    **Raises:** `FileNotFoundError`; `ValueError`, with a message, for a file that is damaged, has
+    another format or version, or holds another type.
     """
     return from_bytes(Path(path).read_bytes(), kind, path, stacklevel=3)
 
@@ -168,7 +168,7 @@ def _open(path: str | os.PathLike, data: bytes) -> tuple[dict, zipfile.ZipFile]:
     try:
         archive = zipfile.ZipFile(io.BytesIO(data))
         members = archive.infolist()
-        # Nothing is packed, so nothing can be larger than the file; and no member lies in another.
+        # Nothing is packed, so nothing can be larger than the file, and members must not overlap.
         if any(member.compress_type != zipfile.ZIP_STORED for member in members):
             raise ValueError("a part of it is packed")
         if sum(member.file_size for member in members) > len(data):
@@ -176,10 +176,10 @@ def _open(path: str | os.PathLike, data: bytes) -> tuple[dict, zipfile.ZipFile]:
         about = json.loads(archive.read(ABOUT))
         if not isinstance(about, dict):
             raise ValueError(f"{ABOUT} is no description")
-    except Exception as error:  # whatever zipfile and JSON make of it
+    except Exception as error:  # any error of zipfile and JSON
         raise ValueError(
-            f"{path} is whole, but not as ndde_jax writes it ({error}). Restore it from a copy, or "
-            "compute it again."
+            f"{path} is complete, but not as ndde_jax writes it ({error}). Restore it from a copy, "
+            "or compute it again."
         ) from error
     return about, archive
 
@@ -229,11 +229,11 @@ def _encode_array(value: Any, path: str, arrays: dict[str, np.ndarray]) -> dict[
 
 
 class _Undefined(Exception):
-    """A class that a user derived from one of the library is not defined in this process."""
+    """An error: a class that a user derived from the library's is not defined in this process."""
 
 
 class _Decoder:
-    """A decoder of what `_encode` described; `rounded` says that numbers lost digits on the way."""
+    """A decoder of descriptions from `_encode`; `rounded` says whether numbers lost digits."""
 
     def __init__(self, archive: zipfile.ZipFile, path: str):
         self.archive, self.path = archive, path
@@ -241,7 +241,7 @@ class _Decoder:
         self.rounded = False
 
     def __call__(self, code: Any) -> Any:
-        if isinstance(code, str):  # may be printed: nothing in it may steer a terminal
+        if isinstance(code, str):  # may be printed: remove characters that control a terminal
             return "".join(c for c in code if c in "\n\t" or unicodedata.category(c) != "Cc")
         if not isinstance(code, dict):
             return code
@@ -263,7 +263,7 @@ class _Decoder:
 
     def _array(self, code: dict) -> Any:
         name = code["array"]
-        # Read twice, a small file could fill the memory with copies.
+        # If arrays could be read twice, a small file could fill the memory with copies.
         self.unread.remove(name)
         array = read_array(self.archive, f"{name}.npy", self.path)
         if array is None:
@@ -287,7 +287,7 @@ class _Decoder:
         if sorted(code["fields"]) != sorted(names):
             differing = sorted(set(code["fields"]) ^ set(names))
             raise ValueError(f"{code['class']} has other fields ({', '.join(differing)} differ)")
-        # As a pytree is rebuilt: a constructor may convert and check what it is given by users.
+        # Rebuilt like a pytree: a constructor may convert and check arguments from users.
         value: Any = object.__new__(kind)
         for name, part in code["fields"].items():
             object.__setattr__(value, name, self(part))
@@ -296,7 +296,7 @@ class _Decoder:
 
 @functools.cache
 def _classes() -> dict[str, type]:
-    """Return the classes of the library that can be saved, the public ones, by name."""
+    """Return the classes of the library that can be saved (the public ones) by name."""
     package = sys.modules[__package__]
     places = [package, *(getattr(package, name) for name in NAMESPACES)]
     return {
@@ -309,10 +309,10 @@ def _classes() -> dict[str, type]:
 
 
 def _derived() -> dict[str, type]:
-    """Return the classes that users have derived from abstract ones of the library, such as a
-    strategy or a family of drifts, by name; the last one where a cell of a notebook was run again.
+    """Return the classes that users derived from abstract ones of the library, such as a strategy
+    or a family of drifts, by name; the last one if a cell of a notebook was run again.
 
-    They and those of the library are all that a file can name: it brings no code along.
+    A file can name only these and the classes of the library; it contains no code.
     """
     derived: dict[str, type] = {}
     bases = [kind for name, kind in _classes().items() if name.startswith("Abstract")]
@@ -329,10 +329,10 @@ def _join(path: str, name: str) -> str:
 
 
 class Kept:
-    """A directory of results, one file each, under names that say what they were computed from.
+    """A directory of results, one file each, under names derived from their inputs.
 
-    Neither damage nor a full disk stops the work: what cannot be read is computed again, what
-    cannot be written stays in memory, and `warn` says so. Threads may share it.
+    Neither damage nor a full disk stops the work: results that cannot be read are computed again,
+    those that cannot be written stay in memory, and `warn` says so. Threads may share it.
     """
 
     def __init__(self, directory: Checked[str | os.PathLike]):
@@ -344,7 +344,7 @@ class Kept:
         self.unwritten: dict[str, str] = {}
 
     def load(self, name: str) -> Any:
-        """Return a result, or None if there is none that can be read."""
+        """Return a result, or None if it cannot be read."""
         path = self.directory / f"{name}{SUFFIX}"
         try:
             return read(path, object)
@@ -367,27 +367,25 @@ class Kept:
             os.utime(self.directory / f"{name}{SUFFIX}")
 
     def warn(self, stacklevel: int = 2) -> None:
-        """Warn once of a file that could not be read or written; in the thread that the user looks
-        at.
-        """
+        """Warn once of files that could not be read or written; called in the user's thread."""
         unread, self.unread = self.unread, []
         for sentence in unread:
             warnings.warn(sentence, stacklevel=stacklevel + 1)
         unwritten, self.unwritten = self.unwritten, {}
         if unwritten:
             labels, reason = ", ".join(unwritten), next(iter(unwritten.values()))
-            then = "The results are returned all the same; a later call computes these again."
+            then = "The results are still returned; a later call computes these again."
             said = f"Not stored in {self.directory}: {labels} ({reason}). {then}"
             warnings.warn(said, stacklevel=stacklevel + 1)
 
     def count(self) -> int:
-        """Return how many results the directory holds."""
+        """Return the number of results in the directory."""
         return sum(1 for _ in self.directory.glob(f"*{SUFFIX}"))
 
 
 Result = TypeVar("Result")
 
-# Seconds from which on a user is told beforehand.
+# Expected seconds from which the duration is announced.
 LONG = 20.0
 
 
@@ -396,11 +394,11 @@ class Stages:
 
     **Arguments:**
 
-    - `total`: how many stages there will be.
-    - `progress`: show a bar.
-    - `directory`: where to keep what finished stages returned; another run with equal `inputs`
-        reads it there and runs only the others. By default nothing is kept.
-    - `inputs`: a pytree of all that determines the results: data, settings, key.
+    - `total`: number of stages.
+    - `progress`: show a progress bar.
+    - `directory`: where to store the results of finished stages; another run with equal `inputs`
+        reads them and runs only the other stages. By default nothing is stored.
+    - `inputs`: a pytree of everything that determines the results: data, settings, key.
     """
 
     def __init__(
@@ -419,7 +417,7 @@ class Stages:
         self.inputs = None if directory is None else fingerprint(inputs)
 
     def expect(self, seconds: float) -> None:
-        """Announce the expected duration, where it is long."""
+        """Announce the expected duration if it is long."""
         if not self.bar.disable and seconds > LONG:
             minutes = seconds / 60
             about = f"{minutes:.0f} minutes" if minutes > 2 else f"{round(seconds, -1):.0f} seconds"
@@ -427,7 +425,7 @@ class Stages:
             self.bar.write(said, file=sys.stderr)
 
     def __call__(self, name: str, function: Callable[[], Result]) -> Result:
-        """Return the result of the function, now or from an earlier run; arrays are ready."""
+        """Return the result of the function, or that of an earlier run; arrays are ready."""
         self.bar.set_description_str(name)
         kept, file = self.kept, f"{self.inputs}-{''.join(c if c.isalnum() else '-' for c in name)}"
         result = None if kept is None else kept.load(file)
@@ -452,26 +450,26 @@ class Stages:
 
 @dataclasses.dataclass(frozen=True)
 class _Packed:
-    """A pytree in parts: NumPy copies of its arrays of JAX, and all the rest."""
+    """A pytree in two parts: NumPy copies of its JAX arrays, and everything else."""
 
     tree: Any
     rest: Any
 
     def unpacked(self) -> Any:
-        # Numbers are numbers in a function that is being traced, too.
+        # Numbers stay concrete, also in a function that is being traced.
         with jax.ensure_compile_time_eval():
             return eqx.combine(jax.tree.map(to_jax, self.tree), self.rest)
 
 
 def _has_equal_in_numpy(leaf: Any) -> bool:
-    """Return whether a leaf is an array of numbers of JAX, which keys and weak types are not."""
+    """Return whether a leaf is a JAX array of numbers; not for keys and weak types."""
     if not isinstance(leaf, jax.Array) or isinstance(leaf, jax.core.Tracer):
         return False
     return not (jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key) or leaf.weak_type)
 
 
 def _copied(array: jax.Array) -> np.ndarray:
-    # A copy: what NumPy only looks at stays an array of JAX.
+    # A copy: a NumPy view would keep the JAX array alive.
     copied = np.array(array)
     copied.flags.writeable = False
     return copied
@@ -495,10 +493,10 @@ class _Held:
 
 
 def held(*names: str) -> Callable[[type[Kind]], type[Kind]]:
-    """Keep fields of a dataclass on the host, where they are pytrees with many small arrays.
+    """Keep fields of a dataclass in NumPy, for pytrees with many small arrays.
 
-    An array of JAX takes three kilobytes beside its numbers, and an answer has dozens: of a
-    thousand small systems that is more than all their numbers.
+    A JAX array takes three kilobytes in addition to its numbers, and a result has dozens of arrays.
+    For a thousand small systems that is more than all their numbers.
     """
 
     def hold(kind: type[Kind]) -> type[Kind]:
@@ -510,6 +508,6 @@ def held(*names: str) -> Callable[[type[Kind]], type[Kind]]:
 
 
 def look(instance: Any, name: str) -> Any:
-    """Return the field unpacked, without storing it unpacked in the instance."""
+    """Return the unpacked field, without storing it unpacked in the instance."""
     value = vars(instance).get(name) if hasattr(instance, "__dict__") else None
     return value.unpacked() if isinstance(value, _Packed) else getattr(instance, name)

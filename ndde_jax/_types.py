@@ -1,10 +1,10 @@
-"""The names of axes and types, used in every signature of the library.
+"""The names of axes and types used in the signatures of the library.
 
 | axis | meaning |
 |---|---|
 | `time` | samples of one trajectory, in order |
 | `series` | trajectories of one system |
-| `window` | rows of training data: one sample together with its past |
+| `window` | rows of training data: one sample with its past |
 | `lag` | candidate lags, ascending, in samples |
 | `delay` | lagged states of a simulated system, in units of time |
 | `dim` | variables of the system |
@@ -36,18 +36,18 @@ from ._checks import check_number, is_traced
 
 Graph: TypeAlias = Bool[Array, "source target lag"]
 Scores: TypeAlias = Float[Array, "source target lag"]
-# In NumPy, of values that are known while others are traced: graphs, scores, inputs of a target;
-# pairs of variables, and a number for each.
+# NumPy types for values that are known while others are traced: graphs, scores, inputs of a target,
+# pairs of variables, and a number for each pair.
 KnownGraph: TypeAlias = Bool[np.ndarray, "source target lag"]
 KnownScores: TypeAlias = Float[np.ndarray, "source target lag"]
 KnownMask: TypeAlias = Bool[np.ndarray, " input"]
 Pairs: TypeAlias = Bool[np.ndarray, "source target"]
 Square: TypeAlias = Float[np.ndarray, "source target"]
 
-# An argument that a function checks by hand, so that a mistake gets a sentence that says what to
-# do; a type checker in front, as in the tests, would hide it.
+# An argument that a function checks by hand, so that the message of an error says what to do. A
+# type checker in front, as in the tests, would hide that message.
 if TYPE_CHECKING:
-    # To a type checker an ArrayLike may be complex, whatever jaxtyping says around it.
+    # For a type checker an ArrayLike may be complex, even within jaxtyping's Real.
     RealScalarLike: TypeAlias = float | Array | np.ndarray
     T = TypeVar("T")
     Checked: TypeAlias = T
@@ -62,8 +62,8 @@ else:
 
 
 # Raw data: `[time dim]`, `[time]`, `[series time dim]`, or a list of arrays `[time dim]` whose
-# lengths differ. Anything NumPy can read; what it cannot read gets a ValueError that says why,
-# which a type checker in front would hide.
+# lengths differ; anything that NumPy can read. Other values raise a ValueError that says why, which
+# a type checker in front would hide.
 TrajectoryLike: TypeAlias = Any
 
 
@@ -72,14 +72,14 @@ def floating_type(value: Any) -> Any:
     dtype = getattr(value, "dtype", None)
     if dtype is None or not jnp.issubdtype(dtype, jnp.floating):
         dtype = jnp.result_type(float)
-    # NumPy's double precision, where JAX is told not to have it, would cause a warning.
+    # NumPy's double precision would cause a warning if JAX has it disabled.
     return jax.dtypes.canonicalize_dtype(dtype)
 
 
 def as_scalar(value: Any) -> Array:
-    """Return a number that may be swept, as an array leaf that keeps its type.
+    """Return a number as an array leaf that keeps its type, so that it can be swept.
 
-    Strongly typed: a Python float would be weak, and an array in its place would compile again.
+    It is strongly typed: a Python float is weak, and an array in its place would compile again.
     """
     return jnp.asarray(value, dtype=floating_type(value))
 
@@ -91,11 +91,11 @@ def namespace_of(tree: Any) -> ModuleType:
 
 @contextlib.contextmanager
 def concretely() -> Iterator[None]:
-    """Compute at once what is known, also inside a function that JAX is tracing; a context, and a
-    decorator.
+    """Compute known values at once, even inside a function that JAX is tracing; a context manager
+    and decorator.
 
-    Nothing where nothing is traced: JAX compiles its programs anew for `ensure_compile_time_eval`,
-    and every constant in them as a program of its own.
+    Does nothing outside of traces: `ensure_compile_time_eval` makes JAX compile its programs again,
+    and every constant in them as a separate program.
     """
     traced = isinstance(jnp.zeros(()), jax.core.Tracer)
     with jax.ensure_compile_time_eval() if traced else contextlib.nullcontext():
@@ -103,10 +103,10 @@ def concretely() -> Iterator[None]:
 
 
 def to_jax(value: Any, dtype: Any = None) -> Array:
-    """Return `jnp.asarray(value, dtype)` without a compiled program for every new shape.
+    """Return `jnp.asarray(value, dtype)` without compiling a program for every new shape.
 
-    NumPy converts and JAX only takes the result: `jnp.asarray` of a NumPy array costs a megabyte
-    and more per shape that has not been seen, which adds up over many records of unlike lengths.
+    NumPy converts and JAX only receives the result: `jnp.asarray` of a NumPy array costs a megabyte
+    or more for every new shape, which adds up over many records of different lengths.
     """
     if is_traced(value):
         return jnp.asarray(value, dtype)
@@ -118,8 +118,8 @@ def to_jax(value: Any, dtype: Any = None) -> Array:
 
 
 def on_host_or_traced(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a function of arrays that computes by NumPy, so that no shape needs a program of its
-    own, and by JAX where something is traced; its first argument is then the namespace to use.
+    """Return a function of arrays that computes in NumPy, so that no shape needs its own program,
+    and in JAX if something is traced. The decorated function gets the namespace as first argument.
     """
 
     @functools.wraps(function)
@@ -133,18 +133,18 @@ def on_host_or_traced(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def divisor(size: Any) -> Any:
-    """Return sizes to divide by: 1 where one is not positive."""
+    """Return sizes to divide by: 1 in place of those that are not positive."""
     return namespace_of(size).where(size > 0, size, 1)
 
 
 def root(square: Array) -> Array:
-    """Return the square root, with a derivative of 0 at 0, where that of `jnp.sqrt` is infinite."""
+    """Return the square root with derivative 0 at 0, where that of `jnp.sqrt` is infinite."""
     positive = square > 0
     return jnp.where(positive, jnp.sqrt(jnp.where(positive, square, 1)), square)
 
 
 def as_number(name: str, *, optional: bool = False, **bounds: Any) -> Callable[[Any], Array | None]:
-    """Return a converter of a setting: `as_scalar`, after a check that names it."""
+    """Return a converter of a setting: `as_scalar`, after a check whose errors name the setting."""
 
     def convert(value: Any) -> Array | None:
         if optional and value is None:
@@ -156,7 +156,7 @@ def as_number(name: str, *, optional: bool = False, **bounds: Any) -> Callable[[
 
 
 class Settings(eqx.Module):
-    """A base of settings: each field that is a `setting` is checked, and named if it is wrong."""
+    """A base class of settings; checks each field that is a `setting` and names it in errors."""
 
     def __check_init__(self):
         for field in dataclasses.fields(self):
@@ -165,8 +165,8 @@ class Settings(eqx.Module):
 
 
 def setting(default: Any, check: Callable[..., Any], **options: Any) -> Any:
-    """Return a field of [`Settings`][ndde_jax._types.Settings] with a default, of which a class
-    makes one, and a check, which gets the options. Plain numbers and words are static.
+    """Return a field of [`Settings`][ndde_jax._types.Settings] with a check, which gets the
+    options, and a default, or a class that makes it. Plain numbers and words are static.
     """
     given = {"default_factory" if isinstance(default, type) else "default": default}
     static = isinstance(default, bool | int | float | str)
@@ -175,7 +175,7 @@ def setting(default: Any, check: Callable[..., Any], **options: Any) -> Any:
 
 
 def number(name: str, default: Any, **bounds: Any) -> Any:
-    """Return a field with a number that may be swept, or None if that is its default."""
+    """Return a field with a number that can be swept, or None if that is its default."""
     converter = as_number(name, optional=default is None, **bounds)
     return eqx.field(converter=converter, default=default)
 

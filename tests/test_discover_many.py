@@ -209,7 +209,7 @@ def test_what_all_systems_share_is_to_blame_when_all_fail_alike(computed):
     [SYSTEMS[0], SYSTEMS[0][:, 0], {"a": SYSTEMS[0]}, "systems", 3, None],
 )
 def test_one_table_is_no_list_of_systems(wrong):
-    with pytest.raises(ValueError, match="systems must be a list with one system each"):
+    with pytest.raises(ValueError, match="systems must be a list of systems"):
         run(wrong)
 
 
@@ -229,7 +229,7 @@ def test_what_cannot_travel_is_refused():
     class Own(ndde.Recipe):
         """A recipe that no worker knows."""
 
-    with pytest.raises(ValueError, match=r"Own cannot be saved.* Leave executor and directory out"):
+    with pytest.raises(ValueError, match=r"Own cannot be saved.* Omit executor and directory"):
         run(recipe=Own(strategy=ndde.select.Default(networks=None)), executor=Deferred())
 
 

@@ -182,7 +182,7 @@ def test_no_edge_is_said_in_words():
 
 def test_targets_give_risk_and_price(found):
     targets = section(found.report(full=True), "Targets")
-    assert "wind: 1 input explains 75.0% of the variance of its rate; 75.0% on blocks" in targets
+    assert "wind: 1 input explains 75.0% of the variance of its rate; 75.0% on held-out" in targets
     assert "sea level: 2 inputs explain 87.5%" in targets
     assert targets.count("An edge must be worth 0.004.") == 2
 
@@ -217,7 +217,7 @@ def test_missing_values():
     x[50, 0] = np.nan
     found = found_on(x, edges=EDGES)
     # Sample 50 is missing as present state, as next state, and as lagged state.
-    assert "293 windows; 3 more touch a missing value" in section(found.report(full=True), "Data")
+    assert "293 windows; 3 more contain a missing value" in section(found.report(full=True), "Data")
 
 
 def test_hardly_explained(found):

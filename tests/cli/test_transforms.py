@@ -87,7 +87,7 @@ def test_a_river_from_end_to_end(river, tmp_path, capsys, monkeypatch):
     assert run("discover", river, *words, "--no-plot", "--out", out) == 0
     said = " ".join(capsys.readouterr().out.split())
     assert "flow [m3/s] is read as its logarithm" in said
-    assert "23 values that were not measured" in said and "touch a missing value" not in said
+    assert "23 values that were not measured" in said and "contain a missing value" not in said
     assert run("forecast", out, "--horizon", "5day", "--no-plot", "--out", tmp_path / "f") == 0
     rows = [row for row in read(tmp_path / "f" / "forecast.csv") if row["variable"] == flow]
     assert all(0 < float(row["low_90"]) < float(row["high_90"]) < 1000 for row in rows)

@@ -245,7 +245,7 @@ def test_an_interrupted_run_resumes_and_repeats_nothing(workers, results, tmp_pa
         run(SYSTEMS, tmp_path, workers=workers)
     done = set(fitted)
     assert caught.value.__notes__ == [
-        f"{len(done)} results are kept in {tmp_path}; the same call goes on from there."
+        f"{len(done)} results are kept in {tmp_path}; the same call resumes from there."
     ]
     assert {0, 1} <= done and 2 not in done
     assert len(list(tmp_path.iterdir())) == len(done)

@@ -302,7 +302,7 @@ def test_the_ensemble_of_another_discovery_is_refused(found):
     other = discovery(linear_path(300, seed=7), TRUTH)
     for ask in (found.forecast, found.effects):
         kwargs = {} if ask == found.effects else dict(key=KEY)
-        with pytest.raises(ValueError, match=r"what resample.* of this very discovery returned"):
+        with pytest.raises(ValueError, match=r"what resample.* of this discovery returned"):
             ask(ensemble=other.resample(), **kwargs)
 
 
