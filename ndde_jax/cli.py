@@ -47,12 +47,12 @@ from .windows._choose_lags import MANY, check_decidable, choose_lags
 
 # Finished stages of a discovery, in the directory of its results.
 UNFINISHED = "unfinished"
-# Options that the reader of tables takes as they are.
+# Options that are passed to the reader of tables unchanged.
 OF_TABLES = (
     *("columns", "time_column", "separator", "decimal", "missing", "time_zone"),
     *("variables", "trial", "only", "months"),
 )
-# Share of a rate's variance from which on what two sources do together is shown.
+# Share of a rate's variance from which the interaction of two sources is shown.
 TOGETHER = 0.01
 
 
@@ -60,9 +60,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run `ndde-jax` with the arguments `argv` (default: those of the process).
 
     Returns the exit code: 0; 2 after a user's error, which is reported in one line on the standard
-    error stream; 1 after an error that only the library can have made, in one line as well; or 130
-    after Ctrl-C. `--debug` shows where an error came from. Argument errors and `--help` leave by
-    SystemExit, as argparse does.
+    error stream; 1 after an error of the library itself, also in one line; or 130 after Ctrl-C.
+    `--debug` shows where an error came from. Argument errors and `--help` raise SystemExit, as in
+    argparse.
 
     >>> main(["examples", "--quiet"])
     elbe_flood
@@ -81,7 +81,7 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
 
 def program() -> int:
     """Run `main` as the process `ndde-jax`: Ctrl-C and SIGTERM end it at once, with code 130 and a
-    sentence on what is kept, and compiled programs are kept for the next run.
+    message that says which files are kept. Compiled programs are kept for the next run.
     """
     arguments = _parse(None)
     add_up_right()
@@ -115,15 +115,15 @@ def _one_line(error: Any) -> str:
 
 
 def _show_warning(message, *_, **__) -> None:
-    """Print a warning without its place in the source, which tells users of the command nothing."""
+    """Print a warning without its location in the source, which is no use to users."""
     print(f"ndde-jax: warning: {_one_line(message)}", file=sys.stderr)
 
 
 def _farewell(arguments: argparse.Namespace) -> str:
-    """Return a sentence on the files that an interrupted command leaves behind."""
+    """Return a message on the files that an interrupted command leaves."""
     out = getattr(arguments, "out", ".")
     stages = (Path(out) / UNFINISHED).rglob("*.npz")
-    # Those of another command are older: what this one goes on from is touched.
+    # Stages of other commands are older: this one touches those that it uses.
     finished = sum(file.stat().st_mtime >= arguments.started for file in stages)
     if getattr(arguments, "written", None):
         kept = f"{', '.join(arguments.written)} are complete in {out}, only the check is missing"
@@ -131,12 +131,12 @@ def _farewell(arguments: argparse.Namespace) -> str:
         stages = "stage is" if finished == 1 else "stages are"
         kept = f"{finished} finished {stages} kept in {Path(out) / UNFINISHED}"
     else:
-        return "\nndde-jax: interrupted before anything was finished; there is nothing to keep."
-    return f"\nndde-jax: interrupted; {kept}, and the same command goes on from there."
+        return "\nndde-jax: interrupted before any stage was finished; nothing is kept."
+    return f"\nndde-jax: interrupted; {kept}, and the same command resumes from there."
 
 
 def _explained(error: Exception) -> tuple[str, int]:
-    """Return an error in one line, and the exit code that says whose fault it is."""
+    """Return an error in one line, and the exit code for its kind."""
     text = _one_line(error)
     if isinstance(error, MemoryError) or "RESOURCE_EXHAUSTED" in text:
         what = f"not enough memory{text and ': ' + text}"
@@ -148,7 +148,7 @@ def _explained(error: Exception) -> tuple[str, int]:
 
 
 def _note(arguments: argparse.Namespace, text: str) -> None:
-    """Print a note that the user should know although nothing is wrong."""
+    """Print a note, on something that the user should know although nothing is wrong."""
     if not arguments.quiet:
         print(f"ndde-jax: note: {text}", file=sys.stderr)
 
@@ -157,8 +157,8 @@ def _note(arguments: argparse.Namespace, text: str) -> None:
 
 
 def _argument(parse: Callable[[str], Any], expected: str = "") -> Callable[[str], Any]:
-    """Return a parser for argparse, which shows the sentence of the `ValueError` that is raised, or
-    what was `expected`.
+    """Return a parser for argparse, which shows the message of the `ValueError`, or what was
+    `expected`.
     """
 
     def read(text: str) -> Any:
@@ -172,7 +172,7 @@ def _argument(parse: Callable[[str], Any], expected: str = "") -> Callable[[str]
 
 
 def _whole(least: int, most: int | None = None) -> Callable[[str], int]:
-    """Return a parser of whole numbers within bounds, both included."""
+    """Return a parser of whole numbers within inclusive bounds."""
 
     def parse(text: str) -> int:
         check_whole(number := int(text), "it", least, most)
@@ -258,7 +258,7 @@ def _assignment(text: str) -> tuple[str, float]:
 
 # ---- arguments ----
 
-# What argparse is told of an option: its names, and the rest.
+# The arguments of argparse for an option: its names, and the settings.
 Option = tuple[str, dict[str, Any]]
 FLAG = dict(action="store_true")
 REPEATED, LISTED = dict(action="append", default=[]), dict(action="extend", default=[])
@@ -268,7 +268,7 @@ ASSIGNMENT = _argument(_assignment)
 # fmt: off
 OF_THE_PROGRAM: list[Option] = [
     ("--debug", dict(FLAG, help="show where an error came from")),
-    ("--no-cache", dict(FLAG, help="keep and reuse no compiled programs")),
+    ("--no-cache", dict(FLAG, help="do not keep or reuse compiled programs")),
     ("--version", dict(action="version", version=f"ndde-jax {version()}")),
 ]
 QUIET: Option = ("--quiet", dict(FLAG, help="print nothing but errors"))
@@ -277,55 +277,56 @@ SEED: Option = (
                    help="seed of the random numbers (%(default)s)"))
 OF_DISCOVER: list[Option] = [
     ("data", dict(nargs="?", help="file, one row per sample; or use --example")),
-    ("--example", dict(metavar="NAME", help="shipped real data; `ndde-jax examples` lists it")),
+    ("--example", dict(metavar="NAME", help=
+        "real data that comes with ndde_jax; `ndde-jax examples` lists it")),
     ("--dt", dict(type=POSITIVE, help=
         "sampling interval (default: from the time column; 1 without one)")),
     ("--lags", dict(type=_argument(_lags), help=
         "candidate lags in samples: 0:12 (end included), 0:12:3 or 0,3,6; or times: 0:24h:2h "
         "(default: chosen from the data, or the example's)")),
     ("--lags-of", dict(choices=("rate", "level"), default="rate", help=
-        "what lags are given of: the change to the next sample, or that next sample itself, one "
-        "more (%(default)s); results list both")),
+        "what the lags refer to: the change to the next sample, or that next sample itself, which "
+        "is one more (%(default)s); results list both")),
     ("--out", dict(default="result", metavar="DIR", help=
         "directory for the results (%(default)s)")),
     ("--columns", dict(LISTED, type=_names, metavar="A,B", help=
         "variables to use (default: all)")),
     ("--time-column", dict(metavar="NAME", help="column of time stamps (default: recognised)")),
     ("--key", dict(REPEATED, metavar="NAME", help=
-        "array of an NPZ file, variable of a NetCDF file, sheet of a workbook. May be repeated: "
+        "array of an NPZ file, variable of a NetCDF file, sheet of a workbook. Repeat it for "
         "several recordings")),
-    ("--trial", dict(metavar="NAME", help="column that tells several recordings apart")),
-    ("--offsets", dict(FLAG, help="every recording has a mean of its own")),
+    ("--trial", dict(metavar="NAME", help="column that distinguishes several recordings")),
+    ("--offsets", dict(FLAG, help="every recording has its own mean")),
     ("--log", dict(LISTED, type=_names, metavar="COLUMN", help=
-        "read a variable as its logarithm; all: every one. May be repeated")),
+        "read a variable as its logarithm; 'all' for every one. May be repeated")),
     ("--ranks", dict(LISTED, type=_names, metavar="COLUMN", help=
-        "read a variable as normal scores of its ranks; all: every one. May be repeated")),
+        "read a variable as normal scores of its ranks; 'all' for every one. May be repeated")),
     ("--impute", dict(type=_whole(0, 100), default=0, metavar="N", help=
         "estimate missing values by the model and search again, N times (%(default)s)")),
     ("--only", dict(REPEATED, type=_argument(parse_only), metavar="COLUMN=VALUE,...", help=
-        "explain rates only where a column has one of these values; the past is read from "
-        "everywhere. May be repeated")),
+        "explain rates only where a column has one of these values; the past may come from other "
+        "rows. May be repeated")),
     ("--months", dict(LISTED, type=_argument(parse_months), metavar="M,...", help=
         "explain rates only in these months of a time column with dates: 12,1,2")),
     ("--separator", dict(metavar="C", help=
-        "character between cells of a text file (default: found)")),
+        "character between cells of a text file (default: recognised)")),
     ("--decimal", dict(choices=(".", ","), metavar="MARK", help=
-        "decimal mark of a text file, a point or a comma (default: found)")),
+        "decimal mark of a text file, a point or a comma (default: recognised)")),
     ("--header", dict(choices=("yes", "no"), help=
-        "whether the first row of a text file or sheet holds names (default: found)")),
+        "whether the first row of a text file or sheet holds names (default: recognised)")),
     ("--missing", dict(REPEATED, metavar="TEXT", help=
-        "text that means a missing value; one that ends in * stands for all that begin so. May be "
+        "text that means a missing value; if it ends in *, all texts that begin with it. May be "
         "repeated")),
     ("--dates", dict(choices=("day-first", "month-first"), help=
-        "what 03/04/2001 means (default: by the column)")),
+        "how to read 03/04/2001 (default: by the column)")),
     ("--time-zone", dict(metavar="ZONE", help=
-        "zone of a clock that daylight saving shifts, such as Europe/Berlin (default: found)")),
+        "zone of a clock with daylight saving time, such as Europe/Berlin (default: recognised)")),
     ("--variables", dict(LISTED, type=_names, metavar="A,B", help=
         "dimensions of a NetCDF or Zarr file whose cells are variables")),
     ("--scheme", dict(choices=("euler", "central", "central4", "midpoint"), help=
         "difference scheme for the rate of change (default: chosen from the data)")),
     ("--recipe", dict(choices=("default", "fast", "paper"), default="default", help=
-        "closed forms and networks where those explain more; closed forms only; or the paper's "
+        "closed forms, and networks where they explain more; closed forms only; or the paper's "
         "gates (%(default)s)")),
     ("--time-unit", dict(metavar="UNIT", help="unit of --dt, for labels")),
     ("--coefficient", dict(type=POSITIVE, metavar="X", help=
@@ -338,13 +339,13 @@ OF_DISCOVER: list[Option] = [
         "known inputs: variables that drive but are not driven")),
     ("--no-self-edges", dict(FLAG, help="no variable drives itself")),
     ("--check", dict(FLAG, help=
-        "refit on halves of the data, with edges replaced and other differences, to report "
-        "whether the data support the graph (minutes)")),
+        "refit on halves of the data, with edges replaced and with other difference schemes, to "
+        "report whether the data support the graph (minutes)")),
     SEED,
-    ("--full", dict(FLAG, help="the full report, for a methods section")),
+    ("--full", dict(FLAG, help="print the full report, for a methods section")),
     ("--no-treat", dict(FLAG, help=
         "leave seasons, trends, spikes, irregular times and short gaps as they are")),
-    ("--effects", dict(FLAG, help="effect curves and a forecast in report.html, too")),
+    ("--effects", dict(FLAG, help="add effect curves and a forecast to report.html")),
     ("--no-plot", dict(FLAG, help="write no pictures")),
     QUIET,
 ]
@@ -358,34 +359,35 @@ OF_A_FUTURE: list[Option] = [
 OF_EFFECTS: list[Option] = [
     ("--no-plot", dict(FLAG, help="write no picture")),
     ("--equations", dict(FLAG, help=
-        "formulas of the rates as well, where a few polynomial terms say as much")),
+        "also write formulas of the rates, where a few polynomial terms explain as much")),
 ]
 OF_AN_INTERVENTION: list[Option] = [
     ("--set", dict(REPEATED, type=ASSIGNMENT, metavar="X=VALUE", help=
         "hold a variable at a value. May be repeated")),
     ("--shift", dict(REPEATED, type=ASSIGNMENT, metavar="X=AMOUNT", help=
-        "what all others see of a variable is higher by this much. May be repeated")),
+        "add this to the value that all other variables read. May be repeated")),
     ("--cut", dict(REPEATED, type=EDGE, metavar="A>B", help=
-        "B sees A at its mean; A>B@3: only at lag 3. May be repeated")),
+        "B reads A at its mean; A>B@3: only at lag 3. May be repeated")),
     ("--start", dict(type=_span, default=0, help=
-        "sample, or time, at which it begins (%(default)s)")),
-    ("--stop", dict(type=_span, help="sample, or time, at which it ends (default: never)")),
+        "sample, or time, at which the change begins (%(default)s)")),
+    ("--stop", dict(type=_span, help=
+        "sample, or time, at which the change ends (default: never)")),
 ]
 # fmt: on
 
 
 def _saved(out: str | None) -> list[Option]:
-    """Return the options of a command that uses a saved discovery, by where its results go."""
+    """Return the options of a command on a saved discovery, with results in `out` by default."""
     text = f"directory for the results ({'%(default)s' if out else 'default: none'})"
     return [
-        ("discovery", dict(help="directory that `discover` wrote, or the `discovery` in it")),
+        ("discovery", dict(help="directory that `discover` wrote, or `discovery` in it")),
         ("--out", dict(default=out, metavar="DIR", help=text)),
         QUIET,
     ]
 
 
 class _Parser(argparse.ArgumentParser):
-    """A parser whose errors are one line, as all others are, and not below a list of options."""
+    """A parser whose errors are one line, like all other errors, without a list of options."""
 
     def error(self, message: str) -> NoReturn:
         options = f"{self.prog} --help lists the options."
@@ -398,7 +400,7 @@ def _parser() -> argparse.ArgumentParser:
         prog="ndde-jax", description="Recover which variables drive which, at which delay."
     )
     _add(parser, OF_THE_PROGRAM)
-    # These may stand behind a command, too.
+    # These may also follow a command.
     everywhere = _Parser(add_help=False, argument_default=argparse.SUPPRESS)
     for name in ("--debug", "--no-cache"):
         everywhere.add_argument(name, action="store_true", help=argparse.SUPPRESS)
@@ -407,13 +409,13 @@ def _parser() -> argparse.ArgumentParser:
         ("discover", _discover, OF_DISCOVER,
          "graph, table, pictures and model from a file of measurements"),
         ("examples", _list_examples, [("--quiet", dict(FLAG, help="names only"))],
-         "list the real data that ships with ndde_jax"),
+         "list the real data that comes with ndde_jax"),
         ("effects", _effects, _saved(None) + OF_EFFECTS,
          "sign, slope and interval of every edge of a saved discovery"),
         ("forecast", _forecast, _saved("forecast") + OF_A_FUTURE,
          "paths and intervals from the end of the record of a saved discovery"),
         ("intervene", _intervene, _saved("intervention") + OF_A_FUTURE + OF_AN_INTERVENTION,
-         "what if a variable were held, shifted, or an edge cut"),
+         "what if a variable were held or shifted, or an edge cut"),
     ]
     # fmt: on
     added = parser.add_subparsers(required=True, metavar="COMMAND")
@@ -434,7 +436,7 @@ def _add(parser: argparse.ArgumentParser, options: list[Option]) -> None:
 
 
 def _discover(arguments: argparse.Namespace) -> None:
-    """Recover the delayed drivers in a file of measurements (CSV, NPZ, Excel, Parquet, Feather,
+    """Recover delayed drivers from a file of measurements (CSV, NPZ, Excel, Parquet, Feather,
     JSON lines, NetCDF, Zarr) and write report.txt, report.html, edges.csv, pictures and the model
     to a directory.
     """
@@ -444,7 +446,7 @@ def _discover(arguments: argparse.Namespace) -> None:
     given = sorted(name for name in of_files if getattr(arguments, name))
     if arguments.example and given:
         option = f"--{given[0].replace('_', '-')}"
-        raise ValueError(f"{option} says how to read a data file; an example has none.")
+        raise ValueError(f"{option} is for data files. Omit it with --example.")
     samples, lags = _read_example(arguments) if arguments.example else (_read_file(arguments), None)
     directory = _directory(arguments)
     transform = _transforms(arguments, samples.names) or None
@@ -493,7 +495,7 @@ def _discover(arguments: argparse.Namespace) -> None:
         print(f"{report.text(full=full).rstrip()}\n")
         for name in written:
             print(f"wrote {directory / name}")
-        print(f"\nTo read: {directory / 'report.html'}. In which direction, and how strongly:")
+        print(f"\nTo read: {directory / 'report.html'}. For direction and strength of the links:")
         print(f"  ndde-jax effects {directory / 'discovery'} --out {directory / 'effects'}")
 
 
@@ -534,12 +536,12 @@ def _effects(arguments: argparse.Namespace) -> None:
 
 
 def _curves(effects: Any) -> Any:
-    """Return the curves of all edges in one frame."""
+    """Return the curves of all edges in one DataFrame."""
     import pandas as pd
 
     rows = []
     for source, target, lag, *_ in effects.rows():
-        with contextlib.suppress(ValueError):  # too few different values: effects.csv has the slope
+        with contextlib.suppress(ValueError):  # too few distinct values: effects.csv has the slope
             points = zip(*effects.curve(source, target, lag), strict=True)
             rows += [(source, target, lag, *point) for point in points]
     return pd.DataFrame(rows, columns=("source", "target", "lag", "x", "y", "low", "high"))
@@ -571,7 +573,7 @@ def _intervene(arguments: argparse.Namespace) -> None:
 
 
 def _by_variable(option: str, given: list[tuple[str, float]]) -> dict[str, float] | None:
-    """Return the number given for each variable; raise an error for two of one."""
+    """Return the number given for each variable; raise an error if a variable has two."""
     names = [name for name, _ in given]
     if twice := [name for name in names if names.count(name) > 1]:
         raise ValueError(f"{option} gives {twice[0]} two values; give one of them.")
@@ -590,7 +592,7 @@ def _finish_future(arguments: argparse.Namespace, made: Any, name: str) -> None:
 
 
 def _finish(arguments: argparse.Namespace, contents: dict[str, bytes], text: str) -> None:
-    """Write all files or none, and say so."""
+    """Write all files or none, and print what was written."""
     if contents:
         directory = _directory(arguments)
         directory.mkdir(parents=True, exist_ok=True)
@@ -604,7 +606,7 @@ def _finish(arguments: argparse.Namespace, contents: dict[str, bytes], text: str
 
 
 def _directory(arguments: argparse.Namespace) -> Path:
-    """Return the directory for results, which need not be there yet."""
+    """Return the directory for results, which may not exist yet."""
     directory = Path(arguments.out)
     if directory.exists() and not directory.is_dir():
         raise ValueError(f"--out must be a directory; {directory} is a file.")
@@ -612,7 +614,7 @@ def _directory(arguments: argparse.Namespace) -> Path:
 
 
 def _read_file(arguments: argparse.Namespace) -> Samples:
-    """Return what a file holds, as the options say."""
+    """Return the samples in a file, read as the options say."""
     tables = [
         read_table(
             arguments.data,
@@ -636,11 +638,11 @@ def _read_file(arguments: argparse.Namespace) -> Samples:
     dt = arguments.dt
     if dt is None and read.dt is None and read.t is None:
         dt = 1.0
-        counted = "times are counted in samples; --dt or --time-column says otherwise."
-        _note(arguments, f"No column is the time: {counted}")
+        counted = "Times are counted in samples, unless you give --dt or --time-column."
+        _note(arguments, f"No time column was found. {counted}")
     if read.starts and arguments.time_unit not in (None, read.time_unit):
         remedy = f"give --dt together with --time-unit {arguments.time_unit}."
-        raise ValueError(f"The time stamps are counted in {read.time_unit}s; {remedy}")
+        raise ValueError(f"The time stamps are in {read.time_unit}s; {remedy}")
     if read.mask and not any(mask.any() for mask in read.mask):
         raise ValueError("--only and --months together leave no row.")
     unit = arguments.time_unit or read.time_unit
@@ -649,17 +651,17 @@ def _read_file(arguments: argparse.Namespace) -> Samples:
 
 
 def _check_recordings(trial: str, table: Table) -> None:
-    """Raise an error for recordings of one row, which have no interval."""
+    """Raise an error for recordings of one row, which have no sampling interval."""
     lengths = [len(rows) for rows in table.recordings]
     if 1 in lengths:
         made = f"--trial {trial} makes {len(lengths)} recordings, {lengths.count(1)} of 1 row"
-        remedy = "Name the column that tells longer recordings apart, or give --dt"
+        remedy = "Name a column that distinguishes longer recordings, or give --dt"
         raise ValueError(f"{made}, which has no sampling interval. {remedy}.")
 
 
 @contextlib.contextmanager
 def _about(file: str | None) -> Iterator[None]:
-    """Begin what a `ValueError` says with the file that it is about, if there is one."""
+    """Begin the message of a `ValueError` with the name of the file, if there is one."""
     try:
         yield
     except ValueError as error:
@@ -668,7 +670,7 @@ def _about(file: str | None) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _naming_options(**options: str) -> Iterator[None]:
-    """Begin what a `ValueError` says about an argument with the option that it was given by."""
+    """Begin the message of a `ValueError` about an argument with the option that gave it."""
     try:
         yield
     except ValueError as error:
@@ -677,7 +679,7 @@ def _naming_options(**options: str) -> Iterator[None]:
 
 
 def _read_example(arguments: argparse.Namespace) -> tuple[Samples, tuple[int, ...]]:
-    """Return a shipped record, and its lags."""
+    """Return the record of an example, and its lags."""
     example = load_example(arguments.example)
     chosen = arguments.columns or example.names
     check_there("The example", chosen, example.names)
@@ -688,14 +690,14 @@ def _read_example(arguments: argparse.Namespace) -> tuple[Samples, tuple[int, ..
 
 
 def _transforms(arguments: argparse.Namespace, names: tuple[str, ...]) -> dict[str, str]:
-    """Return the variables of --log and --ranks, and how each is read."""
+    """Return the variables of --log and --ranks, with the transform of each."""
     found: dict[str, str] = {}
     for kind in ("log", "ranks"):
         asked = getattr(arguments, kind)
         for name in names if "all" in asked and "all" not in names else asked:
             if name not in names:
                 raise ValueError(
-                    f"--{kind} {name}: there is no such variable; there are {', '.join(names[:20])}"
+                    f"--{kind} {name}: there is no such variable. Give {', '.join(names[:20])}"
                     ", or all."
                 )
             if found.setdefault(name, kind) != kind:
@@ -706,19 +708,19 @@ def _transforms(arguments: argparse.Namespace, names: tuple[str, ...]) -> dict[s
 def _rate_lags(
     arguments: argparse.Namespace, samples: Samples, transform: Any, default: Any
 ) -> tuple[int, ...] | None:
-    """Return candidate lags of the rate, in samples, as given; chosen from the data where an edge
-    is said to be at one of them; None where they are still to be chosen.
+    """Return candidate lags of the rate, in samples, as given. If an option names an edge at a lag,
+    lags are chosen from the data; otherwise None, and they are chosen later.
     """
     lags, at_a_lag = arguments.lags, any(len(edge) > 2 for edge in arguments.forbid)
     if lags is None and default is not None:
         return default
     if samples.dim > MANY and (lags is None or isinstance(lags, str)):
-        with _about(arguments.data):  # or the choice of lags alone would take long
+        with _about(arguments.data):  # otherwise the choice of lags alone would take long
             check_decidable(samples, (0,))
     if lags is None and not (arguments.require or at_a_lag):
         return None
     if lags is None or isinstance(lags, str):
-        # What a sample is, is known once missing rows are put in, as `discover` does.
+        # The sampling interval is known once missing rows are inserted, as `discover` does.
         steps = () if arguments.no_treat else EVERY if arguments.offsets else STEPS
         with _about(arguments.data):
             samples = prepare_samples(samples, steps, transform=transform)
@@ -732,9 +734,9 @@ def _rate_lags(
 
 
 def _of_rate(lags: tuple[int, ...]) -> tuple[int, ...]:
-    """Return lags of the rate from lags of the level, one sample more."""
+    """Return lags of the rate from lags of the level, which are one sample more."""
     if min(lags) < 1:
-        expected = "lags of levels begin with 1, the sample before"
+        expected = "lags of levels start at 1, the sample before"
         raise ValueError(f"--lags-of level: {expected}; got {min(lags)}.")
     return tuple(lag - 1 for lag in lags)
 

@@ -206,7 +206,7 @@ def test_statuses_of_another_order_are_refused(path):
 
 
 def test_a_full_disk_leaves_what_was_there(path, full_disk):
-    with pytest.raises(OSError, match=r"saved\.npz cannot be written .*No space left.*are unchanged"):
+    with pytest.raises(OSError, match=r"saved\.npz cannot be written .*No space left.*unchanged"):
         write(path, PRIOR)
     assert list(path.parent.iterdir()) == []
     path.write_bytes(b"before")

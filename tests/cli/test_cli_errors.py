@@ -37,9 +37,9 @@ def test_an_interrupt_says_what_is_kept(finished, table, tmp_path, capsys, monke
     (line,) = capsys.readouterr().err.split("\n")[1:-1]
     if finished:
         assert f"2 finished stages are kept in {tmp_path / 'unfinished'}" in line
-        assert "the same command goes on from there" in line
+        assert "the same command resumes from there" in line
     else:
-        assert "before anything was finished" in line
+        assert "before any stage was finished" in line
     assert [file.name for file in tmp_path.iterdir() if file.suffix != ".csv"] == ["unfinished"]
 
 
@@ -105,7 +105,7 @@ def test_without_a_time_column_samples_are_counted(tmp_path, calls, capsys):
     write(tmp_path / "x.csv", "\n".join(["a,b", *rows]))
     assert run("discover", tmp_path / "x.csv", "--out", tmp_path, "--no-plot") == 0
     assert calls[0][1]["dt"] == 1.0 and calls[0][1]["time_unit"] == ""
-    assert "times are counted in samples" in capsys.readouterr().err
+    assert "Times are counted in samples" in capsys.readouterr().err
 
 
 # ---- lags ----
@@ -160,8 +160,8 @@ def test_help_names_the_decimal_marks(capsys):
         (["x.npz", "--header=no"], "--header says whether the first row of a text file"),
         (["x.npz", "--dates=day-first"], "dates in the time column are read; x.npz has none"),
         (["one.csv", "--time-zone=CET"], "--time-zone says how dates in the time column are read"),
-        (["--example=enso", "--dates=day-first"], "--dates says how to read a data file"),
-        (["--example=enso", "--time-column=t"], "--time-column says how to read a data file"),
+        (["--example=enso", "--dates=day-first"], "--dates is for data files"),
+        (["--example=enso", "--time-column=t"], "--time-column is for data files"),
     ],
 )
 def test_errors_are_one_line_and_code_2(
