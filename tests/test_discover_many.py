@@ -298,7 +298,7 @@ def test_a_broken_pool_keeps_what_is_finished_and_says_how_to_go_on(computed, tm
     with pytest.raises(concurrent.futures.BrokenExecutor) as caught:
         run(directory=tmp_path, executor=Deferred(breaks_at=1, error=broken))
     notes = " ".join(caught.value.__notes__)
-    assert re.search("A process of the executor ended.*2 results are kept.*goes on", notes)
+    assert re.search("A process of the executor ended.*2 results are kept.*resumes", notes)
     computed.clear()
     assert_same(run(directory=tmp_path, executor=Deferred()), alone)
     assert computed == [1]

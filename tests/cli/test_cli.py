@@ -82,7 +82,7 @@ def test_the_page_is_whole_in_itself(table, tmp_path, calls):
     shown = " ".join(page.shown)
     pieces = ("a, b: with reservations", "Short <b>", "Few & far.", "0.500", "0.250", "12.5%")
     pieces += ("90 min (60 to 120)", "And 2 more, in", "a <-> b", "follows checked with")
-    for piece in (*pieces, "Not drawn: ndde-jax discover"):
+    for piece in (*pieces, "Not drawn. ndde-jax discover"):
         assert piece in " ".join(shown.split()).replace(" : ", ": ").replace(":  ", ": "), piece
     assert "report on a, b, checked with" in shown
     assert shlex.join(map(str, ("ndde-jax", *command))) in shown

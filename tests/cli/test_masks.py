@@ -90,7 +90,7 @@ def test_what_leaves_nothing_is_said_in_a_line(years, tmp_path, capsys, argument
 
 def test_examples_have_no_rows_to_choose(tmp_path, capsys):
     assert run("discover", "--example", "enso", "--months", "1", "--out", tmp_path / "out") == 2
-    assert "an example has none" in capsys.readouterr().err
+    assert "for data files" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
