@@ -397,7 +397,7 @@ def _said_of_chunks(part: Part, samples: Samples) -> str:
     return (
         f"The record of {part.length} samples was read in chunks. Graph, strengths and splines use "
         f"the whole record, by sums over its windows. {sum(map(len, samples.values))} samples in "
-        f"{len(samples.values)} evenly spaced stretches were held in memory, for everything else: "
+        f"{len(samples.values)} stretches, evenly spaced, were held in memory for everything else: "
         "how windows are cut and scaled, map or flow, intervals of delays, lower bounds, held-out "
         "errors, networks and laws, p-values and the verdict. Windows with a missing value are "
         f"omitted, and no treatments are applied ({', '.join(left_out)})."

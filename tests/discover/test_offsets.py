@@ -124,5 +124,5 @@ def test_what_cannot_be_done_is_said(made):
     recipe = ndde.Recipe(strategy=ndde.select.Default(networks=None), offsets=True)
     with pytest.raises(ValueError, match="offsets must be True or False"):
         ndde.Recipe(offsets="yes")
-    with pytest.raises(ValueError, match="comes too late"):
+    with pytest.raises(ValueError, match="already treated"):
         ndde.discover(samples, lags=(0, 2), recipe=recipe, key=KEY)
