@@ -272,8 +272,9 @@ def _as_read(
 
     Suppose the search finds a flow clearly less likely, by more nats than the comparison favoured
     it. Then the graph is that of the map if the comparison is undecided, and the record is read as
-    a map if neighbouring lags of the flow undo one another. Neither applies where candidate lags
-    skip samples, because a delay between them fits neither reading.
+    a map if neighbouring lags of the flow undo one another, unless delays between the candidates,
+    which the search lacks, are why. Neither applies where candidate lags skip samples, because a
+    delay between them fits neither reading.
     """
     limit = TIE if decided == "euler" else -CLEARLY
     as_map = cut.read_as("map", readings)
@@ -299,7 +300,7 @@ def _as_read(
         if likelier == "flow" and not coarse and total < -max(readings.evidence, CLEARLY):
             if readings.name == "undecided":
                 return as_map, (UNDECIDED["map"].format(nats=between),)
-            if _opposed(chosen) > _opposed(as_map):
+            if not _between_lags(readings) and _opposed(chosen) > _opposed(as_map):
                 as_map.readings = readings._replace(nats=readings.nats + nats)
                 return as_map, (OPPOSED,)
         if abs(total) > max(abs(readings.evidence), tells[reading]):
@@ -311,6 +312,15 @@ def _as_read(
     else:
         why = SMOOTH if readings.smooth and likelier == "flow" else DECIDED[likelier]
     return chosen, (why.format(nats=between),)
+
+
+def _between_lags(readings: Readings) -> bool:
+    """Return whether delays lie between the candidates: the flow of the comparison, which has such
+    delays, needs fewer inputs than the map, which has two neighbouring lags for each of them, and
+    no target is clearly that of a map.
+    """
+    fewer = readings.flow_graph.sum() < readings.map_graph.sum()
+    return bool(fewer and readings.nats.min() > -CLEARLY)
 
 
 def _opposed(screened: Screened) -> int:
