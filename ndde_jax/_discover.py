@@ -546,8 +546,8 @@ def _search(
             estimate = functools.partial(delays_of, samples, screened, measured)
         late = stage("estimating delays", estimate) if recipe.delays else estimate()
     if reading == "undecided" and recipe.delays and events is None:
-        late = of_either_reading(late, float(windows.dt), flow=windows.scheme != "euler")
-    delays, intervals = late
+        late = of_either_reading(late, flow=windows.scheme != "euler")
+    delays, intervals = (samples.dt * np.asarray(part) for part in late)
     if events is not None:
         ranking, reasons = events.ranking.value, (events.choice,)
     else:
@@ -567,8 +567,8 @@ def _search(
         scores=np.asarray(strengths.value),
         lower=np.asarray(strengths.lower),
         ranking=ranking,
-        delays=np.asarray(delays),
-        delay_intervals=np.asarray(intervals),
+        delays=delays,
+        delay_intervals=intervals,
         networks=measured.networks,
         held_out=measured.held_out,
         reading=reading,

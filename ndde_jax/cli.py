@@ -7,9 +7,11 @@ import argparse
 import contextlib
 import dataclasses
 import functools
+import os
 import re
 import shlex
 import sys
+import tempfile
 import time
 import traceback
 import warnings
@@ -96,6 +98,9 @@ def _run(arguments: argparse.Namespace) -> int:
         warnings.showwarning = _show_warning
         try:
             arguments.run(arguments)
+            sys.stdout.flush()
+        except BrokenPipeError:  # the reader, such as `head`, has left; files were written before
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         except Exception as error:
             if arguments.debug:
                 traceback.print_exc()
@@ -610,6 +615,15 @@ def _directory(arguments: argparse.Namespace) -> Path:
     directory = Path(arguments.out)
     if directory.exists() and not directory.is_dir():
         raise ValueError(f"--out must be a directory; {directory} is a file.")
+    there = next(place for place in (directory, *directory.parents) if place.exists())
+    try:
+        with tempfile.TemporaryDirectory(dir=there):
+            pass
+    except OSError as error:
+        raise ValueError(
+            f"--out must be a directory that can be written; {there} cannot: {error.strerror}. "
+            "Choose another."
+        ) from None
     return directory
 
 

@@ -146,6 +146,19 @@ def test_a_discovery_holds_nothing_in_double_precision(model):
     assert eqx.tree_equal(model.lags, found.model.lags)
 
 
+def test_delays_of_a_map_are_decimals_in_single_precision():
+    """0.1 in single precision is 0.10000000149: five samples were 0.5000000075, beside their own
+    interval, and counted as estimated between the samples.
+    """
+    found = in_precision(
+        False, lambda: ndde.discover(X, dt=DT, lags=(0, 5, 10), scheme="euler", key=jr.key(0))
+    )
+    edge = (0, 1, 1)
+    assert found.graph[edge] and found.delays[edge] == 0.5
+    assert found.delay_intervals[edge][0] <= 0.5 <= found.delay_intervals[edge][1]
+    assert not found.delay_resolved.any()
+
+
 def test_sums_of_large_arrays_are_added_right():
     """jaxlib 0.10.2 reads beyond a tile here and says nothing (jax-ml/jax#39103)."""
     rng = np.random.default_rng(0)

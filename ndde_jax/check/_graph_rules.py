@@ -133,7 +133,7 @@ class GraphEvidence:
     @property
     def dt(self) -> float:
         """The sampling interval."""
-        return float(self.windows.dt)
+        return float(self.windows.dt if self.samples is None else self.samples.dt)
 
     @property
     def step(self) -> int:

@@ -6,6 +6,7 @@ graph of a fit, `[source target lag]`.
 """
 
 import dataclasses
+import inspect
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Executor
@@ -152,7 +153,7 @@ class MeanLoss(eqx.Module):
             def drawn(gates):
                 drift = MaskedDrift(scale_inputs(layers, gates))
                 model = NeuralDDE(drift, every, self.scaling, self.dt, self.lags)
-                return jax.vmap(lambda history, rate: self.function(model, history, rate))(
+                return jax.vmap(lambda history, rate: self._of_window(model, history, rate))(
                     histories, rates.T
                 )
 
@@ -167,6 +168,13 @@ class MeanLoss(eqx.Module):
         total = jnp.maximum(jnp.sum(weight), jnp.finfo(weight.dtype).tiny)
         mean = jnp.sum(weight[None, None, :, None] * each, axis=(1, 2))
         return mean.reshape(-1) / (gates.shape[1] * total)
+
+    def _of_window(self, model: NeuralDDE, history: Array, rate: Array) -> Any:
+        """Return the loss of one window; raise if it is not of numbers."""
+        loss = self.function(model, history, rate)
+        if not isinstance(loss, jax.Array | np.ndarray | np.number | float | int):
+            raise refusal("loss", "a function that returns one number per target, [target]", loss)
+        return loss
 
 
 def empirical_risk(
@@ -429,6 +437,15 @@ def _for_loss(config: FitConfig, loss: Any) -> FitConfig:
     """Return the settings for a loss; raise for those that require squared errors with another."""
     if not callable(loss) or isinstance(loss, type):
         raise refusal("loss", "a function such as ndde_jax.window_loss", loss)
+    try:
+        inspect.signature(loss).bind(None, None, None)
+    except TypeError:
+        raise ValueError(
+            "loss must be a function of (model, history, rate), like ndde_jax.window_loss; got one "
+            f"of {inspect.signature(loss)}."
+        ) from None
+    except ValueError:  # a built-in function that does not tell
+        pass
     if loss is window_loss:
         return config
     if config.refine == "newton":

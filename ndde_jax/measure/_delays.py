@@ -37,6 +37,8 @@ WORSE = 1.1
 FINEST = 0.25
 
 
+# Delays of edges and their intervals, in samples: the sampling interval of windows may be in single
+# precision, in which 0.1 is no decimal.
 Delays = tuple[KnownScores, Float[np.ndarray, "source target lag 2"]]
 
 
@@ -179,20 +181,20 @@ def _check_enough(data: KnownData, lags: tuple[int, ...], graph) -> None:
 
 
 def candidate_lags(windows: Windows, graph: KnownGraph) -> Delays:
-    """Return the candidate lags of kept edges, in time, and intervals of length zero; NaN where
+    """Return the candidate lags of kept edges, in samples, and intervals of length zero; NaN where
     there is no edge.
     """
-    delays = np.where(graph, float(windows.dt) * np.asarray(windows.lags, float), np.nan)
+    delays = np.where(graph, np.asarray(windows.lags, float), np.nan)
     return delays, np.repeat(delays[..., None], 2, axis=-1)
 
 
 def delays_of(samples: Samples, screened: Screened, measured: Measured) -> Delays:
-    """Return the delays of measured edges, in time, with 90 % intervals: those of the strategy, or
-    those by [`profile_delays`][ndde_jax.measure._delays.profile_delays] for targets for which the
-    strategy has none.
+    """Return the delays of measured edges, in samples, with 90 % intervals: those of the strategy,
+    or those by [`profile_delays`][ndde_jax.measure._delays.profile_delays] for targets for which
+    the strategy has none.
     """
     windows = screened.windows
-    own, half, dt = measured.delays, measured.halves, float(windows.dt)
+    own, half = measured.delays, measured.halves
     options = dict(
         risk=np.asarray(measured.strengths.risk), known=np.isfinite(own).any(axis=(0, 2))
     )
@@ -201,8 +203,8 @@ def delays_of(samples: Samples, screened: Screened, measured: Measured) -> Delay
     half = np.where(measured.networks[:, None], np.fmax(half, SAME), half)
     ends = np.stack([np.maximum(own - half, 0), own + half], axis=-1)
     there = np.isfinite(own)
-    found = np.where(there, dt * own, delays), np.where(there[..., None], dt * ends, intervals)
-    found = up_to(dt * (windows.lags[-1] + 1), found)
+    found = np.where(there, own, delays), np.where(there[..., None], ends, intervals)
+    found = up_to(windows.lags[-1] + 1, found)
     return with_lags_not_excluded(screened, measured.graph, found)
 
 
@@ -220,19 +222,19 @@ def with_lags_not_excluded(screened: Screened, graph: KnownGraph, found: Delays)
     that were also kept.
     """
     delays, intervals = found
-    lags, dt = np.asarray(screened.windows.lags, float), float(screened.windows.dt)
-    at_lag = graph & (delays == dt * lags)
+    lags = np.asarray(screened.windows.lags, float)
+    at_lag = graph & (delays == lags)
     if not at_lag.any():
         return found
     low, high = np.moveaxis(lags_not_excluded(screened, graph, at_lag), -1, 0)
     middle = (lags[1:] + lags[:-1]) / 2
     below, above = np.append(lags[0], middle), np.append(middle, lags[-1])
     first, last = (np.searchsorted(lags, np.nan_to_num(end)) for end in (low, high))
-    low, high = dt * below[first], dt * above[last]
+    low, high = below[first], above[last]
     for source, target in np.argwhere(at_lag.any(axis=2)):
         for run in runs_of(np.flatnonzero(at_lag[source, target])):
-            low[source, target, run] = np.minimum(low[source, target, run], dt * lags[run[0]])
-            high[source, target, run] = np.maximum(high[source, target, run], dt * lags[run[-1]])
+            low[source, target, run] = np.minimum(low[source, target, run], lags[run[0]])
+            high[source, target, run] = np.maximum(high[source, target, run], lags[run[-1]])
     own = (np.eye(len(graph), dtype=bool)[..., None]) & (lags == 0)
     some = at_lag & ~own
     low = np.where(some, np.minimum(low, intervals[..., 0]), intervals[..., 0])
@@ -247,8 +249,8 @@ def profile_delays(
     risk: Float[np.ndarray, " target"] | None = None,
     known: Bool[np.ndarray, " target"] | None = None,
 ) -> Delays:
-    """Return the delays of all kept edges, in time, and their 90 % confidence intervals given the
-    graph; NaN where there is no edge.
+    """Return the delays of all kept edges, in samples, and their 90 % confidence intervals given
+    the graph; NaN where there is no edge.
 
     For every target, splines and products of its inputs describe the rate, and the delays of its
     sources are fitted with them by [`settle`][ndde_jax.select._between.settle]. Neighbouring kept
@@ -258,11 +260,11 @@ def profile_delays(
     for candidates below 2 samples, irregular samples, targets whose delays are `known`, and targets
     whose `risk` splines exceed by more than a tenth. The present of a variable itself has no delay.
     """
-    lags, dt = np.asarray(windows.lags, float), float(windows.dt)
-    delays = np.where(graph, dt * lags, np.nan)
+    lags = np.asarray(windows.lags, float)
+    delays = np.where(graph, lags, np.nan)
     # Whichever of two candidates is nearer, chance may have selected the other.
     near = np.concatenate([lags[:1], lags, lags[-1:]])
-    around = dt * np.stack([near[:-2], near[2:]], axis=-1)
+    around = np.stack([near[:-2], near[2:]], axis=-1)
     intervals = np.where(graph[..., None], around[None, None], np.nan)
     own = np.arange(len(graph))
     intervals[own, own] *= (lags != 0)[None, :, None]
@@ -286,19 +288,19 @@ def profile_delays(
         for k, (source, group) in enumerate(terms):
             if not inside[k]:
                 continue
-            delays[source, target, group] = dt * settled.delay[k]
-            intervals[source, target, group] = dt * low[k], dt * high[k]
+            delays[source, target, group] = settled.delay[k]
+            intervals[source, target, group] = low[k], high[k]
     return delays, intervals
 
 
 def whole_lags(screened: Screened, graph: KnownGraph) -> Delays:
-    """Return the delays of a map's edges, lag times dt, and the range of the candidate lags that
-    the data do not exclude, in time; NaN where there is no edge.
+    """Return the delays of a map's edges, their lags, and the range of the candidate lags that the
+    data do not exclude, in samples; NaN where there is no edge.
 
     A map's delay is a whole number of samples.
     """
     delays, _ = candidate_lags(screened.windows, graph)
-    return delays, float(screened.windows.dt) * lags_not_excluded(screened, graph, graph)
+    return delays, lags_not_excluded(screened, graph, graph)
 
 
 def lags_not_excluded(
@@ -342,7 +344,7 @@ def lags_not_excluded(
     return ranges
 
 
-def of_either_reading(found: Delays, dt: float, *, flow: bool) -> Delays:
+def of_either_reading(found: Delays, *, flow: bool) -> Delays:
     """Return delays with intervals that are valid for either reading of a record. The lag of a map
     is half a sample shorter than the delay of an equivalent flow, and represents flows whose delay
     is up to half a sample longer or shorter.
@@ -351,8 +353,8 @@ def of_either_reading(found: Delays, dt: float, *, flow: bool) -> Delays:
     low, high = np.moveaxis(intervals, -1, 0)
     # A variable's own present has no delay in either reading.
     late = ~(np.eye(len(delays), dtype=bool)[..., None] & (high <= 0))
-    low = np.where(late & flow, np.maximum(low - dt / 2, 0), low)
-    high = np.where(late & (not flow), high + dt, high)
+    low = np.where(late & flow, np.maximum(low - 0.5, 0), low)
+    high = np.where(late & (not flow), high + 1, high)
     return delays, np.stack([low, high], axis=-1)
 
 

@@ -115,7 +115,7 @@ def largest_shift(samples: Samples) -> int:
 def travel_times(
     samples: Samples, windows: Windows, graph: KnownGraph, *, key: PRNGKeyArray
 ) -> Delays:
-    """Return the delays of kept edges between different variables by
+    """Return the delays, in samples, of kept edges between different variables by
     [`travel_time`][ndde_jax.measure.travel_time], whatever the candidate lags, with 90 % intervals.
     All lags of a pair have the same delay. Edges of a variable to itself stay at their lag.
     """
@@ -127,6 +127,6 @@ def travel_times(
     for source, target in zip(*np.nonzero(pairs), strict=True):
         found: TravelTime = travel_time(samples, int(source), int(target), largest, key=key)
         kept = graph[source, target]
-        delays[source, target, kept] = found.delay
-        intervals[source, target, kept] = found.lower, found.upper
+        delays[source, target, kept] = found.delay / samples.dt
+        intervals[source, target, kept] = np.array([found.lower, found.upper]) / samples.dt
     return delays, intervals

@@ -211,7 +211,7 @@ def _nan_unless_ranked(value, scores, keep, ranked):
 
 
 def _ranked(scores, truth, where):
-    flat = _flat(scores, truth, where, "scores")
+    flat = _flat(_codes(scores), truth, where, "scores")
     told = jnp.ravel(jnp.asarray(truth))
     if not is_traced(told, flat):
         other = np.asarray(told)[np.asarray(flat[2]) & ~np.isin(told, (0, 1))]
@@ -221,6 +221,18 @@ def _ranked(scores, truth, where):
                 "first, then the truth."
             )
     return flat
+
+
+def _codes(scores):
+    """Return scores that JAX would round to single precision as positions in their order, since
+    small p-values, or 1 less these, would be tied.
+    """
+    rounded = not isinstance(scores, jax.Array) and jnp.result_type(float) == jnp.float32
+    if not rounded or np.asarray(scores).dtype != np.float64:
+        return scores
+    scores = np.asarray(scores)
+    _, places = np.unique(scores, return_inverse=True)
+    return np.where(np.isnan(scores), np.nan, places.reshape(scores.shape)).astype(np.float32)
 
 
 def _flat(values, truth, where, name):

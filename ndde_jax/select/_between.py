@@ -581,7 +581,7 @@ def left_at_delays(
     record, data, inputs = Record.of(samples, windows), KnownData(windows), []
     for i, a in np.argwhere(graph[:, target]):
         state = data.inputs[:, a * data.dim + i]
-        delay = float(delays[i, target, a]) / float(windows.dt)
+        delay = float(delays[i, target, a]) / samples.dt
         if delay >= SHORTEST:
             late = record.at(int(i), delay, target)
             state = np.where(np.isfinite(late), late, state)

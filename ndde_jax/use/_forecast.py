@@ -567,8 +567,8 @@ def read_history(found: Any, history: Any, need: int | None = None) -> Origin:
     if missing.any():
         if history is not None or missing.all(axis=0).any():
             raise ValueError(
-                f"history must be finite; {int(missing.sum())} values of its last {len(values)} "
-                "samples are missing or infinite. Give a complete history."
+                f"history must be finite; {int(missing.sum())} of the {missing.size} values in its "
+                f"last {len(values)} samples are missing or infinite. Give a complete history."
             )
         gone = amount(float(missing.sum()), "value", 9)
         told.append(

@@ -199,6 +199,26 @@ def test_errors_of_the_library_are_reported_too(table, tmp_path, capsys, monkeyp
     assert capsys.readouterr().err == f"ndde-jax: error: {table}: Expected more samples.\n"
 
 
+def test_an_output_that_cannot_be_made_is_named(table, tmp_path, capsys, monkeypatch):
+    def refuse(*_, **__):
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    monkeypatch.setattr(cli.tempfile, "TemporaryDirectory", refuse)
+    assert run("discover", table, "--out", tmp_path / "new" / "result") == 2
+    said = f"--out must be a directory that can be written; {tmp_path} cannot: Permission denied"
+    assert said in capsys.readouterr().err
+    assert not (tmp_path / "new").exists()
+
+
+def test_a_reader_that_leaves_is_no_error(monkeypatch):
+    """As `head` does: "Broken pipe" and code 2 came."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    with os.fdopen(writer, "w") as stream:
+        monkeypatch.setattr(sys, "stdout", stream)
+        assert run("examples") == 0
+
+
 def test_missing_extra_is_named(tmp_path, capsys, monkeypatch):
     monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)
     (tmp_path / "x.parquet").touch()

@@ -99,6 +99,13 @@ def test_what_knows_squares_alone_is_refused(kicked):
             ndde.fit(ndde.NODE(), kicked, config, key=jr.key(0), loss=Huber(jnp.asarray(1.0)))
     with pytest.raises(ValueError, match="loss must be a function"):
         ndde.fit(ndde.NODE(), kicked, CONFIG, key=jr.key(0), loss="huber")
+    with pytest.raises(
+        ValueError, match=r"of \(model, history, rate\), .* got one of \(found, rate\)"
+    ):
+        two = lambda found, rate: (found - rate) ** 2  # noqa: E731
+        ndde.fit(ndde.NODE(), kicked, CONFIG, key=jr.key(0), loss=two)
+    with pytest.raises(ValueError, match="loss must be a function that returns one number"):
+        ndde.fit(ndde.NODE(), kicked, CONFIG, key=jr.key(0), loss=lambda *_: "small")
     with pytest.raises(ValueError, match=r"one number per target, \[target\] = \(1,\)"):
         total = lambda *window: ndde.window_loss(*window).sum()  # noqa: E731
         ndde.fit(ndde.NODE(), kicked, CONFIG, key=jr.key(0), loss=total)

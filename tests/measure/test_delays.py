@@ -59,8 +59,8 @@ def test_a_delay_that_runs_to_the_end_of_its_room_stays_at_its_candidate():
     graph = np.zeros((2, 2, 3), bool)
     graph[[0, 1], [0, 1], 0] = graph[0, 1, 1] = True
     delays, intervals = profile_delays(samples, windows, graph)
-    assert delays[0, 1, 1] == 2.5
-    np.testing.assert_array_equal(intervals[0, 1, 1], [0.0, 5.0])
+    assert delays[0, 1, 1] == 5
+    np.testing.assert_array_equal(intervals[0, 1, 1], [0.0, 10.0])
 
 
 @pytest.mark.parametrize("memory", [0.0, 0.98])
@@ -74,17 +74,17 @@ def test_a_delay_that_stays_at_its_lag_may_be_at_others_that_the_data_do_not_exc
     graph = np.zeros((2, 2, 6), bool)
     graph[0, 0, 0] = graph[1, 1, 0] = graph[0, 1, 2] = True
     # As if no delay could be estimated.
-    grid = np.where(graph, 0.5 * np.arange(6), np.nan)
-    around = np.stack([grid - 0.5, grid + 0.5], axis=-1)
+    grid = np.where(graph, np.arange(6.0), np.nan)
+    around = np.stack([grid - 1, grid + 1], axis=-1)
     _, ends = with_lags_not_excluded(Screened(windows), graph, (grid, around))
-    wide = np.ptp(ends[0, 1, 2]) / 0.5
+    wide = np.ptp(ends[0, 1, 2])
     assert wide == 2 if memory == 0 else wide > 2
     np.testing.assert_array_equal(ends[1, 1, 0], around[1, 1, 0])
     graph[0, 1, :4] = True
-    run = np.where(graph, 0.5 * np.arange(6), np.nan)
-    near = np.stack([run - 0.5, run + 0.5], axis=-1)
+    run = np.where(graph, np.arange(6.0), np.nan)
+    near = np.stack([run - 1, run + 1], axis=-1)
     _, ends = with_lags_not_excluded(Screened(windows), graph, (run, near))
-    assert (ends[0, 1, :4, 0] <= 0).all() and (ends[0, 1, :4, 1] >= 1.5).all()
+    assert (ends[0, 1, :4, 0] <= 0).all() and (ends[0, 1, :4, 1] >= 3).all()
 
 
 def test_an_interval_ends_where_no_later_delay_was_looked_at():

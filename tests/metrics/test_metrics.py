@@ -123,6 +123,16 @@ def test_ranking_keeps_single_precision(metric):
         assert metric(np.array([0.1, 0.3, 0.2]), np.array(truth)).dtype == jnp.float32
 
 
+@pytest.mark.parametrize("scores", [1 - np.geomspace(1e-13, 1e-7, 6), -np.geomspace(1e-90, 0.5, 6)])
+def test_scores_that_single_precision_would_tie_keep_their_order(scores):
+    """Of small p-values."""
+    truth = np.array([True, False, True, False, False, False])
+    with jax.enable_x64(False):
+        np.testing.assert_allclose(metrics.auroc(scores, truth), skm.roc_auc_score(truth, scores))
+        found = metrics.auprc(np.append(scores, np.nan), np.append(truth, True))
+    assert np.isnan(found)
+
+
 @pytest.mark.parametrize(
     "metric", [metrics.auroc, metrics.auprc, metrics.structural_hamming_distance, metrics.recall]
 )

@@ -163,13 +163,14 @@ def test_delays_between_candidates_lie_in_their_intervals(x, windows):
     graph[[0, 1, 2], [0, 1, 2], 0] = graph[2, 0, 0] = True
     graph[1, 0, 1:3] = True
     samples = ndde.read_samples(x, dt=DT)
-    delays, intervals = profile_delays(samples, windows, graph)
+    delays, intervals = (DT * part for part in profile_delays(samples, windows, graph))
     assert np.isnan(delays[~graph]).all() and (delays[..., 0][graph[..., 0]] == 0).all()
     np.testing.assert_array_equal(delays[1, 0, 1], delays[1, 0, 2])  # one delay for neighbours
     low, high = intervals[1, 0, 1]
     assert low <= DELAY + 0.005 and DELAY - 0.005 <= high and high - low < 0.3
     # Where splines explain a rate far worse than its model, nothing is claimed between candidates.
-    delays, intervals = profile_delays(samples, windows, graph, np.full(3, 1e-6))
+    found = profile_delays(samples, windows, graph, np.full(3, 1e-6))
+    delays, intervals = (DT * part for part in found)
     np.testing.assert_allclose(delays[1, 0, 1:3], [0.5, 1.0])
     np.testing.assert_allclose(intervals[1, 0, 1], [0.0, 1.0])
 
