@@ -8,7 +8,7 @@ import pytest
 import scipy.signal
 
 import ndde_jax as ndde
-from benchmarks.verdict import kinds
+from benchmarks.verdict import kinds, sized
 from ndde_jax.fit._flow import meet_midway
 from ndde_jax.regression import compare_readings
 from ndde_jax.select._measured import fit_splines
@@ -236,6 +236,13 @@ def test_a_flow_whose_lags_undo_one_another_is_a_map():
     assert found.windows.scheme == "euler" and found.readings.name == "map"
     assert "undo one another" in why
     assert not (np.asarray(found.found.graph) & ~case.links & case.judged[..., None]).any()
+
+
+def test_delays_between_the_candidates_make_no_map_of_a_flow():
+    """Lags undo one another there, too, as they interpolate: most such records were maps."""
+    samples = ndde.read_samples(sized.record("linear flow", 4000, 900, 5).x[:3000], dt=1.0)
+    found, _, _ = choose_windows(samples, lags=sized.LAGS, scheme="auto", prior=None)
+    assert found.windows.scheme == "midpoint" and found.readings.name == "flow"
 
 
 def test_an_undecided_record_has_the_graph_of_a_map_that_is_likelier_in_the_search():
