@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Float
 
 from .._blas import one_blas_thread
-from .._spoken import amount, wrapped
+from .._spoken import amount, listed, wrapped
 from ._finding import (
     GRAPH,
     NOTE,
@@ -106,7 +106,7 @@ def weigh(evidence: GraphEvidence, findings: Iterable[Finding], also: str = "") 
         f"How sure: {_sure(evidence)}",
         f"Against it: {together}{_told(reasons) or 'nothing that was tested.'}",
         *((f"Noted: {_told(notes)}",) if notes else ()),
-        f"Next: {_next(reasons, notes)}",
+        f"Next: {_next(evidence, judged, reasons, notes)}",
     )
     return Verdict(reasons, notes, lines, evidence.memory.tolist())
 
@@ -117,18 +117,38 @@ def _told(findings: list[Finding]) -> str:
     return shown + (f" And {more} more among the findings." if more > 0 else "")
 
 
-def _next(reasons: list[Finding], notes: list[Finding]) -> str:
+def _next(
+    evidence: GraphEvidence, judged: Verdict, reasons: list[Finding], notes: list[Finding]
+) -> str:
     # Remedies by a line of code come first, logarithms even where they are only worth a try.
     logarithms = [f for f in notes if "transform=" in f.remedy] if reasons else []
-    by_code = sorted(
-        (f.remedy for f in reasons + logarithms if f.remedy),
-        key=lambda said: "x[" not in said and "transform=" not in said,
-    )
-    if not by_code:
+    remedies = [f.remedy for f in reasons + logarithms if f.remedy]
+    if judged == REFUSED:
+        remedies += _declared(evidence)
+    by_code = ("x[", "inputs=['", "transform=")
+    remedies.sort(key=lambda said: next((k for k, one in enumerate(by_code) if one in said), 3))
+    if not remedies:
         return "found.effects(), found.forecast(...); found.report(full=True) has the rest."
-    first, *others = by_code
+    first, *others = remedies
     again = filter(None, (_beyond(other, first) for other in others))
     return " ".join((first, *itertools.islice(again, 1)))
+
+
+def _declared(e: GraphEvidence) -> list[str]:
+    """Return the advice to declare the variables that drive others and that no other drives.
+
+    Nobody can tell from a record that rain comes from outside, and what is doubtful about its own
+    past, or about what drives it, is no doubt about what it drives.
+    """
+    sources, targets = ({edge[k] for edge in e.links()} for k in (0, 1))
+    names = [e.names[i] for i in sorted(sources - targets) if e.modelled[i]]
+    if not names:
+        return []
+    come = "comes" if len(names) == 1 else "come"
+    return [
+        f"If {listed(names)} {come} from outside, as weather or settings do, declare that: "
+        f'inputs={names!r} (--inputs "{",".join(names)}").'
+    ]
 
 
 def _beyond(remedy: str, said: str) -> str:
