@@ -492,10 +492,10 @@ def _rhythm(evidence: SampleEvidence) -> Iterator[Hit]:
     if lines and not any(samples.names[line.column] in evidence.inputs for line in lines):
         known = lines[0].of_clock
         meaning, remedy = (
-            ("It may be a season, which makes variables seem to drive one another, but the record "
-             "is too short to tell",
-             "Record for longer; or make it a known input: add its sine and cosine as two columns, "
-             "and name them in inputs= (--inputs).")
+            ("It may be a season, which makes variables seem to drive one another, or their own; "
+             "the record does not show which",
+             "Make it a known input: add its sine and cosine as two columns, and name them in "
+             "inputs= (--inputs). A longer record may show which it is.")
             if known
             else ("A day or a year looks like this, and so does a system with little noise, "
              "measured with errors",
@@ -798,17 +798,28 @@ def _wrapped(evidence: SampleEvidence) -> Iterator[Hit]:
 
 @sample_rule(
     "clipped",
-    "{share:.1%} of the samples of {name} sit exactly at its largest or smallest value: the sensor "
-    "is at its limit.",
-    "Mark these samples as missing, or extend the range.",
+    "{share:.1%} of the samples of {name} sit exactly at {where}.",
+    "{remedy}",
     limits=Limits(
         reservation=0.003, why="a good record of 1000 samples has no extreme value three times"
     ),
 )
 def _clipped(evidence: SampleEvidence) -> Iterator[Hit]:
     for sensor in _finely(evidence):
-        words = {"share": sensor.clipped, "name": sensor.name}
-        yield Hit(sensor.clipped, words, variable=sensor.name)
+        words = {
+            "where": "its largest or smallest value: the sensor is at its limit",
+            "remedy": "Mark these samples as missing, or extend the range.",
+        }
+        weight, at_zero = None, (sensor.x == 0).mean() == sensor.clipped
+        if sensor.clipped > 0.003 and at_zero and sensor.x.min() == 0:
+            weight = NOTE
+            words = {
+                "where": "zero, its smallest value: there was none, as of rain, or the sensor does "
+                "not read less",
+                "remedy": "If the sensor is at its limit there, mark these samples as missing.",
+            }
+        words |= {"share": sensor.clipped, "name": sensor.name}
+        yield Hit(sensor.clipped, words, variable=sensor.name, weight=weight)
 
 
 @sample_rule(

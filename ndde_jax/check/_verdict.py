@@ -101,6 +101,8 @@ def weigh(evidence: GraphEvidence, findings: Iterable[Finding], also: str = "") 
     judged = Verdict(reasons)
     many = judged == REFUSED and reasons[0].weight != PROBLEM
     together = "Too many reservations to rely on the links. " if many else ""
+    if judged == REFUSED and evidence.doubt == PROBLEM:
+        together = "Most links are doubtful, and for more than one reason. "
     lines = (
         f"Verdict: {judged}{also}. {_what(evidence)}",
         f"How sure: {_sure(evidence)}",

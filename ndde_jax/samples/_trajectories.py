@@ -152,7 +152,12 @@ def _as_matrix(x: Any, i: int, traced: bool, dtype: Any) -> Any:
         raise ValueError(f"trajectory {i} is empty: its shape is {x.shape}.")
     x = x[:, None] if x.ndim == 1 else x
     # Row by row, because sums round in memory order, which differs between containers.
-    return jnp.asarray(x, dtype) if traced else np.asarray(x, np.float64, order="C")
+    if traced:
+        return jnp.asarray(x, dtype)
+    x = np.asarray(x, np.float64, order="C")
+    missing = np.isnan(x)
+    # R's NA is a signalling NaN: NumPy would warn at every sum.
+    return np.where(missing, np.nan, x) if missing.any() else x
 
 
 def _check_values(series: list[Any], names: Sequence[str] | None) -> None:

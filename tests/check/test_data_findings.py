@@ -295,10 +295,11 @@ def test_counts_that_rest_at_zero_are_not_cut_off():
     walks = np.repeat(rng.random(len(x) // 20 + 1) < 0.5, 20)[: len(x)]
     x[:, 0] = rng.poisson(np.where(walks, 90, 0.1))
     assert not {"clipped", "held values", "stuck sensor", "spikes"} & set(found(x))
-    # A sensor that ends at zero is cut off more seldom.
+    # Fewer zeros are a sensor that ends there, or dry weeks; at any other value they are its end.
     cut = oscillators()
     cut[:, 0] = np.maximum(cut[:, 0] - np.quantile(cut[:, 0], 0.05), 0)
-    assert "clipped" in found(cut)
+    assert found(cut)["clipped"].weight == "note"
+    assert found(cut + 1)["clipped"].weight == "reservation"
 
 
 def test_a_season_that_grows_with_the_level_asks_for_logarithms():

@@ -142,6 +142,7 @@ def test_most_links_in_doubt_for_two_reasons_are_a_refusal(found, monkeypatch):
     lower[2, 0, 0] = -0.1
     both = with_pairs(again(many, lower=lower), monkeypatch, not_excluded=untold)
     assert both.verdict == "not supported"
+    assert "Most links are doubtful, and for more than one reason." in both.verdict.text
     assert reasons(both) == ["weak edges", "hidden driver possible"]
     untold[1, 2] = False  # two of four are not most
     half = with_pairs(again(many, lower=lower), monkeypatch, not_excluded=untold)

@@ -27,6 +27,17 @@ def seldom(x, column=4, measured=60):
     return gaps
 
 
+def test_the_missing_values_of_r_are_missing_values():
+    """They are signalling NaNs, and NumPy warned of "invalid values" at every sum."""
+    gaps = chain(dim=4)
+    gaps[50:53, 1] = np.nan
+    signalling = gaps.copy()
+    signalling.view(np.uint64)[50:53, 1] = 0x7FF00000000007A2
+    options = dict(dt=1.0, lags=(0, 1, 2), key=jr.key(0))
+    one, other = (ndde.discover(x, **options) for x in (gaps, signalling))
+    np.testing.assert_array_equal(one.scores, other.scores)
+
+
 def test_the_longest_stretch_passes_short_gaps_alone():
     x = np.arange(50.0) ** 2
     gaps = x.copy()
