@@ -204,7 +204,7 @@ def delays_of(samples: Samples, screened: Screened, measured: Measured) -> Delay
     ends = np.stack([np.maximum(own - half, 0), own + half], axis=-1)
     there = np.isfinite(own)
     found = np.where(there, own, delays), np.where(there[..., None], ends, intervals)
-    found = up_to(windows.lags[-1] + 1, found)
+    found = up_to(windows.lags[-1] + 1.0, found)
     return with_lags_not_excluded(screened, measured.graph, found)
 
 

@@ -267,7 +267,8 @@ def _as_read(
 
     The readings were compared as sums of splines without products. Both readings are searched if
     the likelier one multiplies inputs, if it is a map whose candidate lags skip samples, or if the
-    comparison says little. The search decides if its evidence, over the targets that are
+    comparison says little. The evidence of a target that products describe clearly better is that
+    of the search. The search decides altogether if its evidence, over the targets that are
     `counting`, exceeds that of the comparison.
 
     Suppose the search finds a flow clearly less likely, by more nats than the comparison favoured
@@ -296,6 +297,15 @@ def _as_read(
         }
         nats = _nats_of_searches(searched["map"], searched["flow"], readings) * counting
         total = float(nats.sum())
+        if not readings.smooth:
+            # The comparison has no products, so it says nothing about targets that need them.
+            products = sum(np.asarray(one.found.products) for one in searched.values()) > 0
+            costs = [np.asarray(one.found.cost) for one in searched.values()]
+            needed = products & (readings.map_cost - np.minimum(*costs) > TELLS)
+            readings = readings._replace(nats=np.where(needed, nats, readings.nats))
+            likelier, other = ("map", "flow") if readings.evidence <= limit else ("flow", "map")
+            between, chosen = f"{abs(readings.evidence):.3g} nats", searched[likelier]
+            chosen.readings = readings
         reading = "flow" if total > 0 else "map"
         if likelier == "flow" and not coarse and total < -max(readings.evidence, CLEARLY):
             if readings.name == "undecided":

@@ -245,6 +245,22 @@ def test_delays_between_the_candidates_make_no_map_of_a_flow():
     assert found.windows.scheme == "midpoint" and found.readings.name == "flow"
 
 
+@pytest.mark.parametrize("inside", [1, 20])
+def test_products_are_read_by_the_search(inside):
+    """The comparison has sums alone: it was undecided about such flows, and read maps as flows."""
+    rng, step = np.random.default_rng(6), 0.2 / inside
+    x = np.zeros((inside * 600, 3))
+    noise = rng.normal(size=x.shape) * np.sqrt(step) * [1.0, 1.0, 0.5]
+    for k in range(2 * inside, len(x) - 1):
+        drive = [0.0, 0.0, 1.8 * x[k - 2 * inside, 0] * x[k, 1]]
+        x[k + 1] = x[k] + step * (drive - 0.75 * x[k]) + noise[k]
+    samples = ndde.read_samples(x[100 * inside :: inside], dt=0.2)
+    found, _, _ = choose_windows(samples, lags=tuple(range(6)), scheme="auto", prior=None)
+    assert found.windows.scheme == ("euler" if inside == 1 else "midpoint")
+    assert found.readings.name == ("map" if inside == 1 else "flow")
+    assert np.argwhere(np.asarray(found.found.graph)[:2, 2]).tolist() == [[0, 2], [1, 0]]
+
+
 def test_an_undecided_record_has_the_graph_of_a_map_that_is_likelier_in_the_search():
     rng = np.random.default_rng(18)
     noise, x = rng.normal(size=(450, 2)), np.zeros((450, 2))
