@@ -105,12 +105,12 @@ def program(main: Callable[[], int]) -> int:
     `--no-cache` is given, it and its workers keep compiled programs for later runs.
     """
     from ndde_jax._blas import limit_blas_to_one_thread
-    from ndde_jax._program import add_up_right, keep_compiled, run_program
+    from ndde_jax._program import disable_wrong_sums, enable_compilation_cache, run_program
 
-    add_up_right()
+    disable_wrong_sums()
     limit_blas_to_one_thread()
     if "--no-cache" not in sys.argv:
-        keep_compiled()
+        enable_compilation_cache()
     return run_program(main, lambda: f"\n{_farewell}")
 
 
@@ -195,7 +195,7 @@ def _evaluate(evaluate: Callable[[AnyTask], list[Record]], task: AnyTask) -> lis
     # A worker whose tasks never came to JAX has nothing to forget, and need not wait two seconds
     # for it to be imported.
     if "jax" in sys.modules:
-        from ndde_jax._memory import make_room
+        from ndde_jax._memory import drop_programs_if_many
 
-        make_room()
+        drop_programs_if_many()
     return records

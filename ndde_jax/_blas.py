@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 # OpenBLAS reads it when it is loaded: already done in this process, but not in those started later.
 VARIABLE = "OPENBLAS_NUM_THREADS"
-OTHERS = ("OMP_NUM_THREADS", "GOTO_NUM_THREADS")
+OTHER_VARIABLES = ("OMP_NUM_THREADS", "GOTO_NUM_THREADS")
 # The module that loads each library, the folders that hold it, and the suffix of its functions.
 PACKAGES = (
     ("numpy", ("numpy.libs", "numpy/.dylibs"), "64_"),
@@ -80,7 +80,7 @@ def one_blas_thread() -> Iterator[None]:
 
 
 def _chosen(environment: MutableMapping[str, str]) -> bool:
-    return any(name in environment for name in (VARIABLE, *OTHERS))
+    return any(name in environment for name in (VARIABLE, *OTHER_VARIABLES))
 
 
 def _loaded() -> list[_Library]:

@@ -27,7 +27,7 @@ def is_traced(*trees: Any) -> bool:
     return False
 
 
-def shown(value: Any) -> str:
+def short_repr(value: Any) -> str:
     """Return a value as messages show it: short; arrays by shape and type, not by contents."""
     if isinstance(value, jax.core.Tracer):
         return f"a traced array of shape {value.shape} and dtype {value.dtype}"
@@ -46,9 +46,9 @@ def shown(value: Any) -> str:
     return text if len(text) <= LONGEST else f"{text[: LONGEST - 4]} ..."
 
 
-def refusal(name: str, expected: str, got: Any, remedy: str = "") -> ValueError:
+def argument_error(name: str, expected: str, got: Any, remedy: str = "") -> ValueError:
     """Return the error that says what `name` must be, what came, and what to do."""
-    return ValueError(f"{name} must be {expected}; got {shown(got)}.{remedy and ' ' + remedy}")
+    return ValueError(f"{name} must be {expected}; got {short_repr(got)}.{remedy and ' ' + remedy}")
 
 
 # ---- numbers ----
@@ -75,9 +75,9 @@ def check_number(
         bounds, f"a number and {bounds}"
     )
     if not _is_number(value):
-        raise refusal(name, wanted, value)
+        raise argument_error(name, wanted, value)
     if np.shape(value) != ():
-        raise refusal(name, wanted, value, "For many at once use jax.vmap.")
+        raise argument_error(name, wanted, value, "For many at once use jax.vmap.")
     if isinstance(value, jax.core.Tracer):
         return
     number = float(value)
@@ -85,7 +85,7 @@ def check_number(
     inside = all(bound is None or holds(number, bound) for bound, holds in bounded)
     if not inside or np.isnan(number) or (finite and np.isinf(number)):
         word = bounds if not inside or np.isnan(number) else "be finite"
-        raise ValueError(f"{name} must {word}; got {shown(value)}.")
+        raise ValueError(f"{name} must {word}; got {short_repr(value)}.")
 
 
 def is_real(dtype: Any) -> bool:
@@ -123,7 +123,7 @@ def check_whole(value: Any, name: str, least: int = 1, most: int | None = None) 
     except TypeError:
         number = None
     if number is None or isinstance(value, bool | np.bool_):
-        raise refusal(name, f"a whole number, at least {least}", value)
+        raise argument_error(name, f"a whole number, at least {least}", value)
     if number < least:
         raise ValueError(f"{name} must {_bounds(None, least, None, None)}; got {number}.")
     if most is not None and number > most:
@@ -141,13 +141,13 @@ def check_coefficient(value: Any, name: str = "coefficient") -> None:
 def check_flag(value: Any, name: str) -> None:
     """Raise an error unless the value is True or False."""
     if not isinstance(value, bool | np.bool_):
-        raise refusal(name, "True or False", value)
+        raise argument_error(name, "True or False", value)
 
 
 def check_kind(value: Any, kind: Any, name: str, expected: str, remedy: str = "") -> None:
     """Raise an error unless the value is an instance of a kind, which `expected` describes."""
     if not isinstance(value, kind):
-        raise refusal(name, expected, value, remedy)
+        raise argument_error(name, expected, value, remedy)
 
 
 def check_real_array(
@@ -173,9 +173,9 @@ def _as_real(value: Any, name: str, what: str) -> jax.Array | np.ndarray:
         known = not isinstance(value, jax.Array) and not is_traced(value)
         array = np.asarray(value) if known else jnp.asarray(value)
     except (TypeError, ValueError):
-        raise refusal(name, what, value) from None
+        raise argument_error(name, what, value) from None
     if not is_real(array.dtype):
-        raise refusal(name, what, value)
+        raise argument_error(name, what, value)
     return array
 
 
@@ -187,22 +187,22 @@ def check_choice(value: Any, name: str, options: Iterable[str]) -> None:
     options = tuple(options)
     if not isinstance(value, str) or value not in options:
         listed = f"{', '.join(map(repr, options[:-1]))} or {options[-1]!r}"
-        raise refusal(name, f"one of {listed}", value)
+        raise argument_error(name, f"one of {listed}", value)
 
 
 def check_names(names: Any, dim: int | None, name: str = "names") -> tuple[str, ...]:
     """Return different names, one per variable, as a tuple."""
     count = "different names" if dim is None else f"{dim} different names, one per variable"
     if isinstance(names, str | bytes | Mapping) or not isinstance(names, Iterable):
-        raise refusal(name, f"a sequence of {count}", names, f"Write {name}=(...,).")
+        raise argument_error(name, f"a sequence of {count}", names, f"Write {name}=(...,).")
     names = tuple(str(item) if isinstance(item, int | np.integer) else item for item in names)
     if bad := [item for item in names if not isinstance(item, str)]:
-        raise refusal(name, f"a sequence of {count}, each a string", bad[0])
+        raise argument_error(name, f"a sequence of {count}, each a string", bad[0])
     if not names:
-        raise refusal(name, f"a sequence of {count}", names)
+        raise argument_error(name, f"a sequence of {count}", names)
     if dim is not None and len(names) != dim:
         raise ValueError(
-            f"{name} must be {count}; got {shown(names)}, {len(names)} for {dim} variables."
+            f"{name} must be {count}; got {short_repr(names)}, {len(names)} for {dim} variables."
         )
     if len(set(names)) < len(names):
         twice = next(item for item in names if names.count(item) > 1)
@@ -224,7 +224,7 @@ def check_key(key: Any, name: str = "key") -> jax.Array:
             key, typed = jax.random.wrap_key_data(key), True
     if not typed:
         remedy = f"Make one with jax.random.key({key if type(key) is int else 0})."
-        raise refusal(name, "a JAX random key", key, remedy)
+        raise argument_error(name, "a JAX random key", key, remedy)
     if key.shape != ():
         raise ValueError(
             f"{name} must be one JAX random key; got an array of keys of shape {key.shape}. Take "
@@ -240,8 +240,8 @@ def check_windows(windows: Any, who: str, instead: str = "use jax.vmap for sever
     """Raise an error unless the value is the `Windows` of one system."""
     if type(windows).__name__ != "Windows" or not hasattr(windows, "history"):
         raise ValueError(
-            f"windows must be what lagged_windows returns; {who} got {shown(windows)}. Make them "
-            "with ndde_jax.lagged_windows(x, dt=..., lags=...)."
+            f"windows must be what lagged_windows returns; {who} got {short_repr(windows)}. Make "
+            "them with ndde_jax.lagged_windows(x, dt=..., lags=...)."
         )
     if np.ndim(windows.history) != 3:
         raise ValueError(

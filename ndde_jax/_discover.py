@@ -14,7 +14,14 @@ import numpy as np
 from jaxtyping import PRNGKeyArray
 
 from ._blas import one_blas_thread
-from ._checks import check_choice, check_coefficient, check_concrete, check_flag, check_key, refusal
+from ._checks import (
+    argument_error,
+    check_choice,
+    check_coefficient,
+    check_concrete,
+    check_flag,
+    check_key,
+)
 from ._discovery import Discovery, with_samples
 from ._recipe import SCHEMES, Recipe
 from ._spoken import amount, listed
@@ -36,7 +43,13 @@ from .samples._dates import dates_after, elapsed, written
 from .samples._holds import held_inputs
 from .samples._lag_times import has_unit, lags_in_samples
 from .samples._noise import said_of_errors
-from .samples._prepare import STEPS, prepare_samples, set_aside, treated_columns, with_schedules
+from .samples._prepare import (
+    STEPS,
+    prepare_samples,
+    treated_columns,
+    with_schedules,
+    without_counters,
+)
 from .samples._reading import read_alike, read_samples
 from .samples._samples import Samples, said_of_mask
 from .samples._trajectories import read_lags
@@ -45,7 +58,7 @@ from .select._default import recover
 from .select._measured import Measured, fit_screened
 from .select._partial import with_partial
 from .select._reading import Chosen, choose_windows
-from .select._returns import CALMED, calmed
+from .select._returns import VARIANCE_WEIGHTED, variance_weighted
 from .select._rhythm import with_own_rhythm
 from .select._screened import Screened
 from .select._strategies import AbstractStrategy
@@ -179,15 +192,15 @@ def discover(
     columns = samples.names
     samples = samples if part is None else part.on_clock(samples)
     samples, given = with_inputs(samples, inputs)
-    samples, prior, said = _set_aside(samples, prior, given, transform)
-    recipe, more = _of_events(samples, recipe)
+    samples, prior, said = _without_counters(samples, prior, given, transform)
+    recipe, more = _with_differences_for_pulses(samples, recipe)
     # Before long computations; lags that are chosen, or given as times, are not known yet.
     lags = lags if lags is None or has_unit(lags) else read_lags(lags)
     check_decidable(samples, lags if isinstance(lags, tuple) and not has_unit(lags) else (0,))
     # Samples treated before, and parts of a record, skip automatic preparation.
     steps = _steps(recipe) if treat and not samples.treatments and chunks is None else ("level",)
     steps = _with_offsets(steps, samples) if recipe.offsets else steps
-    if HELD in steps and prior is not None and _driven(prior) & set(held_inputs(samples)):
+    if HELD in steps and prior is not None and _required_targets(prior) & set(held_inputs(samples)):
         # A prior that requires a driver of a variable says that it is no input.
         steps = tuple(step for step in steps if step != HELD)
     known = {*given, *(() if prior is None else _exogenous(prior, samples.names))}
@@ -238,9 +251,9 @@ def discover(
 
 # Mean rise of the residual variance, as a share of the rates' variance, that a further correction
 # may cause; chance causes .03 at most on populations that move half their way within a step.
-WORSE = 0.05
+MAX_RISK_RISE = 0.05
 # How often longer lags are tried, where a residual or a last lag that was kept points to them.
-LONGER = 2
+MAX_EXTENSIONS = 2
 # The most links in one sentence, and the sentence.
 SHOWN = 10
 PASSED_ON = (
@@ -265,7 +278,7 @@ def _at_chosen_lags(
     lags, reason = choose_lags(samples)
     at_every = functools.partial(prior_at_each_lag, prior)
     found = at_lags(lags, prior=at_every(len(lags)), said=(*said, reason), directory=directory)
-    for number in range(LONGER):
+    for number in range(MAX_EXTENSIONS):
         if found.events or found.length is not None:
             break
         late = later_of(found.windows, found.graph | found.passed_on, found.model).lag
@@ -316,7 +329,11 @@ def update(found: Discovery, more: Any, *, key: PRNGKeyArray | None = None) -> D
         raise ValueError("update is for equally spaced samples; the new samples are not.")
     arrays = [array.astype(float) for array in new.values]
     values, times, starts = list(before.values), list(before.times), before.starts
-    if isinstance(more, list | tuple) or len(arrays) > 1 or _later(before, new.starts):
+    if (
+        isinstance(more, list | tuple)
+        or len(arrays) > 1
+        or _is_separate_recording(before, new.starts)
+    ):
         values += arrays
         times += [before.dt * np.arange(len(x)) for x in arrays]
         starts = starts and (*starts, *(new.starts or [""] * len(arrays)))
@@ -344,7 +361,7 @@ def update(found: Discovery, more: Any, *, key: PRNGKeyArray | None = None) -> D
     )
 
 
-def _later(before: Samples, starts: Sequence[str]) -> bool:
+def _is_separate_recording(before: Samples, starts: Sequence[str]) -> bool:
     """Return whether the new samples begin later than one interval after the last sample, as a
     separate recording; False where dates are not known.
     """
@@ -404,7 +421,7 @@ def _said_of_chunks(part: Part, samples: Samples) -> str:
     )
 
 
-def _set_aside(samples: Samples, prior: Any, given: Sequence[str], transform: Any):
+def _without_counters(samples: Samples, prior: Any, given: Sequence[str], transform: Any):
     """Return samples and prior without variables that count rows or time, and remarks on them."""
     named = transform if isinstance(transform, Mapping) else ()
     kept = (*given, *(name for name in named if isinstance(name, str)))
@@ -414,7 +431,7 @@ def _set_aside(samples: Samples, prior: Any, given: Sequence[str], transform: An
     if prior is not None:
         needed = np.asarray(prior.required).max(axis=-1, initial=False)
         kept += tuple(n for j, n in enumerate(names) if needed[j].any() or needed[:, j].any())
-    samples, gone = set_aside(samples, kept)
+    samples, gone = without_counters(samples, kept)
     if not gone:
         return samples, prior, ()
     if prior is not None:
@@ -428,7 +445,9 @@ def _set_aside(samples: Samples, prior: Any, given: Sequence[str], transform: An
     return samples, prior, (text,)
 
 
-def _of_events(samples: Samples, recipe: Recipe) -> tuple[Recipe, tuple[str, ...]]:
+def _with_differences_for_pulses(
+    samples: Samples, recipe: Recipe
+) -> tuple[Recipe, tuple[str, ...]]:
     """Return the recipe, and a remark if it now uses forward differences because events last one
     sample: midpoints would read values between samples that do not exist.
     """
@@ -513,8 +532,8 @@ def _search(
         reading, evidence = _reading(screened, events is not None)
         if partial:
             screened = with_partial(screened, samples)
-        screened = calmed(screened) if whole is None else screened
-        choices = choices if screened.calm is None else (*choices, CALMED)
+        screened = variance_weighted(screened) if whole is None else screened
+        choices = choices if screened.calm is None else (*choices, VARIANCE_WEIGHTED)
         windows = screened.windows
         screened = with_samples(screened, samples, recipe, reading, events is not None)
         if whole is not None:
@@ -525,7 +544,7 @@ def _search(
         measured = stage("measuring edges", search)
         is_map = windows.scheme == "euler" and reading != "flow" and events is None
         if is_map and whole is None:
-            measured = _of_own_links(windows, measured, samples.names, reading == "undecided")
+            measured = _without_passed_on(windows, measured, samples.names, reading == "undecided")
         strengths, model, graph = measured.strengths, measured.model, measured.graph
         choices = (*choices, *measured.remarks)
         if family is not None:
@@ -607,7 +626,7 @@ def _exogenous(prior: PriorKnowledge, names: tuple[str, ...]) -> tuple[str, ...]
     return inputs_of(prior, names) if prior.allowed.shape[-2] == len(names) else ()
 
 
-def _driven(prior: PriorKnowledge) -> set[int]:
+def _required_targets(prior: PriorKnowledge) -> set[int]:
     """Return the indices of variables for which the prior requires another variable as driver."""
     required = np.asarray(prior.required)
     apart = ~np.eye(len(required), dtype=bool)[..., None]
@@ -649,7 +668,7 @@ def check_settings(coefficient: Any, recipe: Any, scheme: Any, treat: Any) -> Re
     recipe = Recipe() if recipe is None else recipe
     if not isinstance(recipe, Recipe):
         remedy = "Do not forget the parentheses: Recipe()."
-        raise refusal("recipe", "a ndde_jax.Recipe such as Recipe.fast()", recipe, remedy)
+        raise argument_error("recipe", "a ndde_jax.Recipe such as Recipe.fast()", recipe, remedy)
     if scheme is not None:
         check_choice(scheme, "scheme", SCHEMES)
         recipe = dataclasses.replace(recipe, scheme=scheme)
@@ -669,7 +688,7 @@ def _worse(corrected: Screened, before: Screened) -> bool:
     where a path turns within a step.
     """
     rise = np.asarray(corrected.found.risk) - np.asarray(before.found.risk)
-    return bool(np.mean(rise) > WORSE)
+    return bool(np.mean(rise) > MAX_RISK_RISE)
 
 
 def _measured(screened: Screened, strategy: AbstractStrategy, coefficient, key) -> Measured:
@@ -679,7 +698,7 @@ def _measured(screened: Screened, strategy: AbstractStrategy, coefficient, key) 
     return found.measure(screened, as_price(price))
 
 
-def _of_own_links(
+def _without_passed_on(
     windows: Windows, measured: Measured, names: tuple[str, ...], undecided: bool
 ) -> Measured:
     """Return the measured graph of a map without the links that other variables pass on within a

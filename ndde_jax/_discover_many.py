@@ -12,7 +12,7 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import PRNGKeyArray
 
-from ._checks import check_choice, check_concrete, check_key, shown
+from ._checks import check_choice, check_concrete, check_key, short_repr
 from ._discover import check_settings, discover
 from ._discovery import Discovery
 from ._executors import Failed, run_many, sendable
@@ -143,7 +143,7 @@ def discover_many(
         label="discover",
         stacklevel=2,
     )
-    _tell([result for result in found if isinstance(result, Failed)], len(found))
+    _warn_or_raise([result for result in found if isinstance(result, Failed)], len(found))
     return found
 
 
@@ -160,12 +160,12 @@ def _listed(systems: Any) -> list:
     if single or not isinstance(systems, Iterable):
         raise ValueError(
             "systems must be a list of systems, or an array [system time dim]; got "
-            f"{shown(systems)}. Write [x] for one system."
+            f"{short_repr(systems)}. Write [x] for one system."
         )
     return list(systems)
 
 
-def _tell(failures: list[Failed], n: int) -> None:
+def _warn_or_raise(failures: list[Failed], n: int) -> None:
     """Warn about systems without a discovery; raise if all failed for one reason, since the
     settings are then to blame.
     """

@@ -15,14 +15,14 @@ from typing import Any
 
 import jax
 
-from ._checks import check_whole, refusal
-from ._memory import make_room
+from ._checks import argument_error, check_whole
+from ._memory import drop_programs_if_many
 from ._store import Kept, from_bytes, to_bytes
 from ._types import Checked
 
 # Systems that an executor receives at a time: enough for hundreds of workers, and few enough that
 # those waiting take little memory.
-AHEAD = 512
+MAX_PENDING = 512
 # The function that computes a system, and its argument as bytes.
 Parcel = tuple[Callable[[Any], Any], bytes]
 
@@ -78,7 +78,7 @@ def run_many(
     executor = as_executor(executor)
     if workers is None:
         cores = max(os.cpu_count() or 1, len(jax.local_devices()))
-        workers = cores if executor is None else AHEAD
+        workers = cores if executor is None else MAX_PENDING
     check_whole(workers, "workers")
     # The main thread, where Ctrl-C arrives, only waits, even for reading and storing: an interrupt
     # in the middle of XLA can end the process with a segmentation fault.
@@ -91,9 +91,9 @@ def run_many(
             kept.save(names[i], result, f"system {i}")
 
     if executor is None:
-        crew = _Here(pool, keep, keep_failures, _settings(), one)
+        crew = _ThreadBackend(pool, keep, keep_failures, _settings(), one)
     else:
-        crew = _There(pool, keep, keep_failures, _settings(), executor, parcel)
+        crew = _ExecutorBackend(pool, keep, keep_failures, _settings(), executor, parcel)
     pending: dict[Future, int] = {}
     closing = contextlib.ExitStack()
     try:
@@ -151,7 +151,7 @@ def _finished(pending: dict[Future, int]) -> list[Future]:
 
 
 @dataclasses.dataclass
-class _Crew:
+class _Backend:
     """A base of the two ways to compute systems: a `pool` of threads, and how results are kept."""
 
     pool: Executor
@@ -162,7 +162,7 @@ class _Crew:
     def attempt(self, i: int, work: Callable[[], Any], blamed: type[Exception] = Exception) -> Any:
         """Return the result for a system, or `Failed` if it fails and failures are kept."""
         try:
-            with _under(self.settings):
+            with _with_settings(self.settings):
                 return work()
         except blamed as error:
             if not self.keep_failures:
@@ -171,7 +171,7 @@ class _Crew:
 
 
 @dataclasses.dataclass
-class _Here(_Crew):
+class _ThreadBackend(_Backend):
     """Computation in threads of this process, which share its devices in turn and store their
     results.
     """
@@ -196,7 +196,7 @@ class _Here(_Crew):
 
 
 @dataclasses.dataclass
-class _There(_Crew):
+class _ExecutorBackend(_Backend):
     """Computation by a given executor; the one thread of the pool packs, unpacks and stores."""
 
     executor: Executor
@@ -224,7 +224,7 @@ class _There(_Crew):
         return answer
 
     def _unpack(self, i: int, answer: bytes) -> Any:
-        with _under(self.settings):
+        with _with_settings(self.settings):
             result = from_bytes(answer, object)
         self.keep(i, result)
         return result
@@ -243,9 +243,9 @@ def compute(
     """Return the result of a system, from bytes to bytes; runs in a worker. Errors are sent as
     text, since not every exception can be sent.
     """
-    with _under(settings):
+    with _with_settings(settings):
         try:
-            make_room()
+            drop_programs_if_many()
             return to_bytes(jax.block_until_ready(function(from_bytes(value, object))))
         except Exception as error:
             return _failed(index, error)
@@ -262,7 +262,7 @@ def as_executor(executor: Any) -> Executor | None:
         executor = executor.get_executor(pure=False)
     if not isinstance(executor, Executor):
         expected = "None, a concurrent.futures.Executor or a dask.distributed.Client"
-        raise refusal("executor", expected, executor)
+        raise argument_error("executor", expected, executor)
     if isinstance(executor, concurrent.futures.ProcessPoolExecutor):
         context = getattr(executor, "_mp_context", None)
         if context is not None and context.get_start_method() == "fork":
@@ -299,7 +299,7 @@ def _settings() -> Settings:
 
 
 @contextlib.contextmanager
-def _under(settings: Settings) -> Iterator[None]:
+def _with_settings(settings: Settings) -> Iterator[None]:
     """Apply the caller's settings in this thread, in any process."""
     x64, precision = settings
     with contextlib.ExitStack() as stack:

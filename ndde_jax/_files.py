@@ -139,7 +139,7 @@ def read_array(archive: zipfile.ZipFile, member: str, name: str) -> np.ndarray |
     """
     info = archive.getinfo(member)
     check_size(_part_of(name, member), info.file_size, info.compress_size)
-    with _blamed_on(_part_of(name, member)):
+    with _errors_as_damage(_part_of(name, member)):
         with archive.open(info) as stream:
             shape, _, dtype = _header(stream)
             if dtype.hasobject:
@@ -157,7 +157,7 @@ def array_shape(archive: zipfile.ZipFile, member: str, name: str) -> tuple[int, 
 
     **Raises:** `ValueError` for a member that is no array.
     """
-    with _blamed_on(_part_of(name, member)), archive.open(member) as stream:
+    with _errors_as_damage(_part_of(name, member)), archive.open(member) as stream:
         return tuple(_header(stream)[0])
 
 
@@ -166,7 +166,7 @@ def _part_of(name: str, member: str) -> str:
 
 
 @contextmanager
-def _blamed_on(what: str) -> Iterator[None]:
+def _errors_as_damage(what: str) -> Iterator[None]:
     """Report NumPy's errors in reading an array as damage of the array."""
     try:
         yield

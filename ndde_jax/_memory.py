@@ -27,7 +27,7 @@ MOST_MAPS = 30_000
 # no more than this share of the time. Compilation, which adds areas, is far slower: a few hundred
 # areas in a second.
 INTERVAL = 0.5
-MOST_OF_TIME = 0.02
+MAX_TIME_SHARE = 0.02
 # Rows of the shortest padded data.
 SHORTEST = 256
 
@@ -36,7 +36,7 @@ _next_count = 0.0
 _others = 0
 
 
-def make_room(*arguments: Any) -> None:
+def drop_programs_if_many(*arguments: Any) -> None:
     """Drop compiled programs if there are too many. Called by functions that are about to compile,
     with their arguments. Does nothing while those are traced, since the outer trace needs its
     programs.
@@ -46,7 +46,7 @@ def make_room(*arguments: Any) -> None:
     if before < _next_count:
         return
     count, now = memory_maps(), time.monotonic()
-    _next_count = now + max(INTERVAL, (now - before) / MOST_OF_TIME)
+    _next_count = now + max(INTERVAL, (now - before) / MAX_TIME_SHARE)
     if count <= MOST_MAPS + _others:
         return
     # Under `jit` every new array is traced, under `vmap` and `grad` only what depends on arguments.
@@ -73,7 +73,7 @@ def machine_memory() -> float:
         return float("inf")
 
 
-def few(n: int, *, up: bool = True) -> int:
+def round_size(n: int, *, up: bool = True) -> int:
     """Round up (or down) to 2^k or 3·2^k, so that programs are compiled for few sizes."""
     step = max((1 << n.bit_length()) // 4, 1)
     return (-(-n // step) if up else n // step) * step
@@ -81,7 +81,7 @@ def few(n: int, *, up: bool = True) -> int:
 
 def padded_length(n: int) -> int:
     """Return a length with room for this many rows, one of the few that are compiled."""
-    return few(max(n, SHORTEST))
+    return round_size(max(n, SHORTEST))
 
 
 def after(value: Inexact[Array, "..."], done: Inexact[Array, "*other"]) -> Inexact[Array, "..."]:

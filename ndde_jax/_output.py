@@ -71,7 +71,7 @@ def write_results(
     return [*contents, FOLDER]
 
 
-def harmless(cell: Any) -> Any:
+def escape_formula(cell: Any) -> Any:
     """Return a cell that a spreadsheet shows as text even if it begins like a formula."""
     formula = isinstance(cell, str) and cell[:1] in tuple("=+-@\t\r")
     if not formula:
@@ -94,7 +94,9 @@ def plain_names() -> Iterator[None]:
 
 def csv_table(frame: Any) -> bytes:
     """Return a pandas DataFrame as a CSV file in which no spreadsheet sees formulas."""
-    words = {name: frame[name].map(harmless) for name in frame if frame[name].dtype.kind == "O"}
+    words = {
+        name: frame[name].map(escape_formula) for name in frame if frame[name].dtype.kind == "O"
+    }
     return (
         frame.assign(**words)
         .to_csv(index=False, lineterminator="\n", na_rep="nan", float_format="%.12g")

@@ -81,7 +81,7 @@ SETTINGS = {
 }
 
 
-def keep_compiled(environment: MutableMapping[str, str] = os.environ) -> Path | None:
+def enable_compilation_cache(environment: MutableMapping[str, str] = os.environ) -> Path | None:
     """Let this process, and those it starts, keep and reuse compiled programs.
 
     Returns the directory: that of `JAX_COMPILATION_CACHE_DIR`, or else one in the user's cache;
@@ -106,7 +106,7 @@ def keep_compiled(environment: MutableMapping[str, str] = os.environ) -> Path | 
     return Path(directory)
 
 
-def add_up_right(environment: MutableMapping[str, str] = os.environ) -> None:
+def disable_wrong_sums(environment: MutableMapping[str, str] = os.environ) -> None:
     """Turn off the setting that makes jaxlib 0.10.2 return wrong sums (jax-ml/jax#39103).
 
     This library does not install with that release, but if it is there, the command line must not

@@ -9,7 +9,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from ._checks import refusal, shown
+from ._checks import argument_error, short_repr
 from ._spoken import amount, listed, more_than, percent, time_span, wrapped
 from ._store import version
 from .check._finding import LINE, Finding, findings_of
@@ -167,7 +167,9 @@ def report_data(
     identifiability.
     """
     if identifiability is not None and not isinstance(identifiability, IdentifiabilityReport):
-        raise refusal("identifiability", "what found.identifiability returns", identifiability)
+        raise argument_error(
+            "identifiability", "what found.identifiability returns", identifiability
+        )
     evidence = evidence_of(found)
     verdict = found.verdict if identifiability is None else identifiability.verdict
     lines, refits = (), ()
@@ -188,7 +190,7 @@ def few_lines(found: Any) -> str:
     own = edges[:, 0] == edges[:, 1]
     edges = edges[np.lexsort((-found.scores[tuple(edges.T)], own))]
     lines = [
-        f"Discovery of {amount(len(found.names), 'variable', 9)} at lags {shown(found.lags)}: "
+        f"Discovery of {amount(len(found.names), 'variable', 9)} at lags {short_repr(found.lags)}: "
         f"{len(edges)} of {found.graph[:, into].size} candidate edges kept"
         + (", the strongest between variables first" if len(edges) else "")
     ]

@@ -82,7 +82,7 @@ MONTHS = {
     "kyr": 12e3,
 }  # fmt: skip
 # Units for a time that is below 1 in its own unit, or above this many of a larger unit.
-TOLD, MANY = {
+DISPLAY_UNITS, MANY = {
     "second": (
         ("day", 86400.0), ("h", 3600.0), ("min", 60.0), ("s", 1.0), ("ms", 1e-3), ("µs", 1e-6),
         ("ns", 1e-9), ("ps", 1e-12),
@@ -143,7 +143,7 @@ def time_span(
     >>> time_span(0.15, 0.147, 0.153, unit="kyr"), time_span(240.0, unit="month")
     ('150 years (147 to 153)', '20 years')
     """
-    for base, units in TOLD.items():
+    for base, units in DISPLAY_UNITS.items():
         own = unit_ratio(unit, base)
         if own is None or not value:
             continue

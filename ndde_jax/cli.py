@@ -35,7 +35,7 @@ from ._output import (
     pictures_or_none,
     write_results,
 )
-from ._program import INTERRUPTED, add_up_right, keep_compiled, run_program
+from ._program import INTERRUPTED, disable_wrong_sums, enable_compilation_cache, run_program
 from ._spoken import amount
 from ._store import version
 from .samples._cells import check_there, to_float
@@ -86,11 +86,11 @@ def program() -> int:
     message that says which files are kept. Compiled programs are kept for the next run.
     """
     arguments = _parse(None)
-    add_up_right()
+    disable_wrong_sums()
     limit_blas_to_one_thread()
     if not arguments.no_cache:
-        keep_compiled()
-    return run_program(lambda: _run(arguments), lambda: _farewell(arguments))
+        enable_compilation_cache()
+    return run_program(lambda: _run(arguments), lambda: _interrupt_message(arguments))
 
 
 def _run(arguments: argparse.Namespace) -> int:
@@ -108,7 +108,7 @@ def _run(arguments: argparse.Namespace) -> int:
             print(f"ndde-jax: error: {message}", file=sys.stderr)
             return code
         except KeyboardInterrupt:
-            print(_farewell(arguments), file=sys.stderr)
+            print(_interrupt_message(arguments), file=sys.stderr)
             return INTERRUPTED
     return 0
 
@@ -124,7 +124,7 @@ def _show_warning(message, *_, **__) -> None:
     print(f"ndde-jax: warning: {_one_line(message)}", file=sys.stderr)
 
 
-def _farewell(arguments: argparse.Namespace) -> str:
+def _interrupt_message(arguments: argparse.Namespace) -> str:
     """Return a message on the files that an interrupted command leaves."""
     out = getattr(arguments, "out", ".")
     stages = (Path(out) / UNFINISHED).rglob("*.npz")

@@ -147,7 +147,7 @@ def test_prior_knowledge_reads_what_is_meant():
     edges = jnp.ones((2, 2, 1), bool)
     with pytest.raises(ValueError, match="required must hold edges that are also allowed"):
         ndde.windows.PriorKnowledge(~edges, edges)
-    with pytest.raises(ValueError, match="may have to be transposed"):
+    with pytest.raises(ValueError, match="in rows, transpose the data"):
         ndde.prior_knowledge(20_000)
 
 

@@ -14,9 +14,9 @@ import pytest
 from ndde_jax import _program
 from ndde_jax._program import (
     FUSION,
-    add_up_right,
+    disable_wrong_sums,
     drop_oldest,
-    keep_compiled,
+    enable_compilation_cache,
     user_directory,
 )
 
@@ -40,7 +40,7 @@ def settings():
 
 def test_it_is_the_directory_of_the_user(tmp_path, settings):
     environment = {"XDG_CACHE_HOME": str(tmp_path)}
-    directory = keep_compiled(environment)
+    directory = enable_compilation_cache(environment)
     assert directory.parent == tmp_path / "ndde_jax" / "xla" and directory.is_dir()
     assert settings() == (str(directory), 0.0, -1)
     # So that processes started from here do the same.
@@ -64,7 +64,7 @@ def test_what_is_kept_can_be_loaded(
     monkeypatch.setattr(jaxlib.version, "__version_info__", version)
     monkeypatch.setattr(_program.platform, "machine", lambda: machine)
     environment = {"XDG_CACHE_HOME": str(tmp_path)} | ({"XLA_FLAGS": given} if given else {})
-    keep_compiled(environment)
+    enable_compilation_cache(environment)
     assert environment.get("XLA_FLAGS") == flags
 
 
@@ -72,8 +72,8 @@ def test_what_adds_wrongly_is_turned_off(monkeypatch):
     for version, flags in (((0, 10, 1), {}), ((0, 10, 2), {"XLA_FLAGS": f"{FUSION}="})):
         monkeypatch.setattr(jaxlib.version, "__version_info__", version)
         environment = {}
-        add_up_right(environment)
-        add_up_right(environment)
+        disable_wrong_sums(environment)
+        disable_wrong_sums(environment)
         assert environment == flags
 
 
@@ -94,14 +94,14 @@ def test_unlike_processors_do_not_share(tmp_path, monkeypatch):
 def test_a_directory_that_the_user_chose_is_used_as_it_is(tmp_path, settings):
     _, seconds, size = settings()
     environment = {"JAX_COMPILATION_CACHE_DIR": str(tmp_path), "XDG_CACHE_HOME": "/nowhere"}
-    assert keep_compiled(environment) == tmp_path
+    assert enable_compilation_cache(environment) == tmp_path
     assert settings() == (str(tmp_path), seconds, size)
 
 
 def test_what_cannot_be_written_stops_nothing(tmp_path, settings):
     before = settings()
     (tmp_path / "file").write_text("")
-    assert keep_compiled({"XDG_CACHE_HOME": str(tmp_path / "file")}) is None
+    assert enable_compilation_cache({"XDG_CACHE_HOME": str(tmp_path / "file")}) is None
     assert settings() == before
 
 
@@ -143,7 +143,7 @@ def test_the_flag_stands_before_a_command_or_behind_it(capsys, monkeypatch):
     from ndde_jax import cli
 
     kept = []
-    monkeypatch.setattr(cli, "keep_compiled", lambda: kept.append(1))
+    monkeypatch.setattr(cli, "enable_compilation_cache", lambda: kept.append(1))
     monkeypatch.setattr(cli, "run_program", lambda work, farewell: 0)
     for arguments in (["--no-cache", "examples"], ["examples", "--no-cache"]):
         monkeypatch.setattr(sys, "argv", ["ndde-jax", *arguments])
@@ -156,6 +156,8 @@ def test_the_library_keeps_nothing():
     used = [
         path.name
         for path in (REPOSITORY / "ndde_jax").rglob("*.py")
-        if re.search(r"keep_compiled\(|compilation_cache_dir", path.read_text(), re.IGNORECASE)
+        if re.search(
+            r"enable_compilation_cache\(|compilation_cache_dir", path.read_text(), re.IGNORECASE
+        )
     ]
     assert sorted(used) == ["_program.py", "cli.py"]

@@ -22,7 +22,7 @@ def cached(monkeypatch):
     assert _memory.memory_maps() > 100
     monkeypatch.setattr(_memory, "MOST_MAPS", 100)
     monkeypatch.setattr(_memory, "INTERVAL", 0.0)
-    monkeypatch.setattr(_memory, "MOST_OF_TIME", np.inf)
+    monkeypatch.setattr(_memory, "MAX_TIME_SHARE", np.inf)
     monkeypatch.setattr(_memory, "_next_count", 0.0)
     monkeypatch.setattr(_memory, "_others", 0)
     return function._cache_size
@@ -31,47 +31,47 @@ def cached(monkeypatch):
 @pytest.mark.slow
 def test_programs_are_forgotten_when_there_are_too_many(cached, monkeypatch):
     monkeypatch.setattr(_memory, "MOST_MAPS", 10**9)
-    _memory.make_room()
+    _memory.drop_programs_if_many()
     assert cached() == 1
     monkeypatch.setattr(_memory, "MOST_MAPS", 100)
-    _memory.make_room(jnp.ones(2), None)
+    _memory.drop_programs_if_many(jnp.ones(2), None)
     assert cached() == 0
 
 
 @pytest.mark.slow
 def test_counting_is_not_done_at_every_call(cached, monkeypatch):
     monkeypatch.setattr(_memory, "INTERVAL", 3600.0)
-    _memory.make_room()
+    _memory.drop_programs_if_many()
     counted = []
     monkeypatch.setattr(_memory, "memory_maps", lambda: counted.append(1) or 0)
     for _ in range(1000):
-        _memory.make_room()
+        _memory.drop_programs_if_many()
     assert counted == []
 
 
 def test_counting_takes_a_small_share_of_the_time(cached, monkeypatch):
-    monkeypatch.setattr(_memory, "MOST_OF_TIME", 0.01)
+    monkeypatch.setattr(_memory, "MAX_TIME_SHARE", 0.01)
     counted = []
     monkeypatch.setattr(_memory, "memory_maps", lambda: counted.append(time.sleep(0.01)) or 0)
     start = time.monotonic()
     while time.monotonic() < start + 0.2:
-        _memory.make_room()
+        _memory.drop_programs_if_many()
     assert len(counted) == 1
 
 
 def test_areas_of_others_do_not_make_every_call_compile_again(cached):
-    _memory.make_room()
+    _memory.drop_programs_if_many()
     assert cached() == 0
     function = jax.jit(lambda x: x - 1)
     function(1.0)
-    _memory.make_room()  # far more than 100 are left, none of them its own
+    _memory.drop_programs_if_many()  # far more than 100 are left, none of them its own
     assert function._cache_size() == 1
 
 
 @pytest.mark.parametrize("transform", [jax.jit, jax.vmap, jax.grad, jax.jacfwd])
 def test_nothing_is_forgotten_while_tracing(transform, cached):
     def function(x):
-        _memory.make_room(x)
+        _memory.drop_programs_if_many(x)
         return jnp.sum(x * x)
 
     transform(function)(np.ones(()) if transform is jax.grad else np.ones(2))

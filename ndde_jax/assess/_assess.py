@@ -24,6 +24,7 @@ from ._later import Later, later_states
 from ._relations import (
     at_once,
     drifting,
+    hidden_driver_tests,
     noisy_rates,
     partial_correlations,
     partial_residuals,
@@ -32,7 +33,6 @@ from ._relations import (
     static_targets,
     turning_back,
     unconfirmed,
-    unseen,
 )
 from ._rivals import Rivals, partial_rivals, rivals
 from ._score import Rows, edge_p_values, kept_p_values, partial_rows_of, read_inputs, rows_of
@@ -425,7 +425,7 @@ def _relations(
     elif rows.drift is not None:
         apart = residuals(inputs, graph, poor=1.0)
     mistaken = turning_back(rows, left)
-    static, hidden = static_targets(rows, left), unseen(inputs, graph, left, mistaken)
+    static, hidden = static_targets(rows, left), hidden_driver_tests(inputs, graph, left, mistaken)
     # A map may act over several lags: there only tested links can show that a target does not.
     partly = hidden.partly & (np.isfinite(hidden.follows) | (not undecided))
     related = at_once(some, graph, apart, undecided)

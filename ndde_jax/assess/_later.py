@@ -8,7 +8,16 @@ from jaxtyping import Bool, Float, Int
 from .._types import KnownGraph
 from ..windows._choose_lags import at_every_lag
 from ._relations import saturating
-from ._score import NOISE, Columns, Inputs, basis, bounded_left, given_columns, group_test, tested
+from ._score import (
+    NOISE,
+    Columns,
+    Inputs,
+    basis,
+    clipped_residuals,
+    given_columns,
+    group_test,
+    tested,
+)
 
 # Error rate of a whole record, for states of all variables at all lags together (Bonferroni), and
 # the smallest share of the residual variance that a state must explain. Chosen by inspection: it
@@ -77,7 +86,7 @@ def later_states(inputs: Inputs, graph: KnownGraph, asked: Bool[np.ndarray, " ta
         for start in range(0, len(q), SOME):
             own -= (along(q[start : start + SOME].T) ** 2).sum(axis=2)
         rate = rows.rates[used, j]
-        left = bounded_left(rate, q)
+        left = clipped_residuals(rate, q)
         explained = along(left[:, None])[:, :, 0] ** 2 / max(float(left @ left), 1e-300)
         explained = np.where(own > OWN * size, explained / np.maximum(own, 1e-300), 0)
         explained[:last] = 0

@@ -17,8 +17,8 @@ from ._score import (
     drift_beyond,
     group_test,
     kept_columns,
-    left_by,
     read_inputs,
+    residuals_of,
     rows_of,
     tested,
 )
@@ -80,7 +80,7 @@ def passed_on_p_values(
     related &= third < SHARED * size
     later = rows.past[:, now] + rows.moves * rows.rates
     for j in np.flatnonzero(related.any(axis=0)):
-        by_polynomials = left_by(rows.rates[:, j], kept_columns(inputs, graph[:, j]))
+        by_polynomials = residuals_of(rows.rates[:, j], kept_columns(inputs, graph[:, j]))
         if drift_beyond(rows, int(j), by_polynomials) is not None:
             continue
         by_size = np.argsort(-np.abs(np.nan_to_num(pairs.correlation[:, j])), kind="stable")

@@ -30,16 +30,16 @@ from ._score import (
     SourceLags,
     basis,
     bends,
-    bounded_left,
+    clipped_residuals,
     drift_beyond,
     earlier,
     given_columns,
     group_test,
     kept_columns,
-    left_by,
     multiplies,
     normal_scores,
     read_inputs,
+    residuals_of,
     source_tests,
 )
 
@@ -336,7 +336,7 @@ def _passed_on(rows: Rows) -> PerRow:
 
 # Standard errors beyond which the rates of a record persist: for all variables together, and
 # without the clearest one; error rates of .001 and .05.
-GOES_ON, WITHOUT_ONE = 3.09, 1.645
+PERSISTENT_ERRORS, WITHOUT_ONE = 3.09, 1.645
 
 
 def persistent(inputs: Inputs, graph: KnownGraph, left: PerRow) -> Bool[np.ndarray, "dim"]:
@@ -370,7 +370,7 @@ def persistent(inputs: Inputs, graph: KnownGraph, left: PerRow) -> Bool[np.ndarr
         beside[j] &= ~soon
         given = [kept_columns(inputs, others), inputs.test[:, 0, j]]
         given.append(inputs.line.transpose(0, 2, 1)[:, beside])
-        drift = drift_beyond(rows, j, left_by(rows.rates[:, j], np.concatenate(given, axis=1)))
+        drift = drift_beyond(rows, j, residuals_of(rows.rates[:, j], np.concatenate(given, axis=1)))
         if drift is not None:
             given.append(drift.without(own, j)[:, None])
         columns = np.concatenate(given, axis=1)[there]
@@ -378,7 +378,7 @@ def persistent(inputs: Inputs, graph: KnownGraph, left: PerRow) -> Bool[np.ndarr
             continue
         q, level = basis(columns), inputs.line[before[there], 0, j]
         past = level - (q @ level) @ q
-        rate = bounded_left(rows.rates[there, j], q)
+        rate = clipped_residuals(rows.rates[there, j], q)
         size = float(np.linalg.norm(past) * np.linalg.norm(rate))
         if size > 0:
             products[j] = -past * rate / size
@@ -387,7 +387,7 @@ def persistent(inputs: Inputs, graph: KnownGraph, left: PerRow) -> Bool[np.ndarr
     clear = {j: _deviations(own) for j, own in products.items()}
     together, first = sum(products.values()), max(clear, key=clear.__getitem__)
     rest = _deviations(together - products[first])
-    if _deviations(together) > GOES_ON and rest > WITHOUT_ONE:
+    if _deviations(together) > PERSISTENT_ERRORS and rest > WITHOUT_ONE:
         none[[j for j, one in clear.items() if one > WITHOUT_ONE]] = True
     return none
 
@@ -429,7 +429,7 @@ class Unseen(NamedTuple):
             return self.follows < 1 - FULL
 
 
-def unseen(
+def hidden_driver_tests(
     inputs: Inputs, graph: KnownGraph, left: PerRow, mistaken: Bool[np.ndarray, "dim"]
 ) -> Unseen:
     """Return tests of every kept link between different variables; `left` are the residuals of the
@@ -502,7 +502,7 @@ def _link(inputs, graph, left, beside, i: int, j: int) -> Unseen:
     )
     by_inputs, by_itself = _by_inputs(inputs, graph, i, j), _by_itself(inputs, graph, i, j)
     moved = by_inputs.p(max(CAUSED, 2 * by_inputs.error))
-    itself = _left_alone(inputs, graph, i, j, by_itself)
+    itself = _own_past_p_value(inputs, graph, i, j, by_itself)
     if graph[j, i].any():
         back = 1.0  # the news of the link back are tested with that link
     off = [one.off for one in (by_inputs, by_itself) if one.strength > STRONG]
@@ -529,7 +529,7 @@ def _worth(inputs, graph, i: int, j: int) -> float:
     others = kept.copy()
     others[i] = False
     given, columns = kept_columns(inputs, others, own=j), kept_columns(inputs, kept)
-    drift = drift_beyond(inputs.rows, j, left_by(rate, columns))
+    drift = drift_beyond(inputs.rows, j, residuals_of(rate, columns))
     if drift is not None:
         given = np.concatenate([given, drift.without(kept & ~others, j)[:, None]], axis=1)
         columns = np.concatenate([columns, drift.rates[:, [j]]], axis=1)
@@ -579,7 +579,7 @@ _NOTHING = _Instrumented(1.0, np.inf, 0.0)
 def _by_inputs(inputs, graph, i: int, j: int) -> _Instrumented:
     """Return how much of the effect of a source remains where other variables move it."""
     moving = [(s, m) for s, m in np.argwhere(graph[:, i]).tolist() if s not in (i, j)]
-    return _moved(inputs, graph, i, j, np.flatnonzero(graph[i, j]).tolist(), moving)
+    return _instrumented_effect(inputs, graph, i, j, np.flatnonzero(graph[i, j]).tolist(), moving)
 
 
 def _by_itself(inputs, graph, i: int, j: int) -> _Instrumented:
@@ -588,10 +588,12 @@ def _by_itself(inputs, graph, i: int, j: int) -> _Instrumented:
     """
     own = np.flatnonzero(graph[i, i]).tolist() or ([0] if inputs.rows.midway else [])
     moving = [(i, m) for m in own]
-    return _moved(inputs, graph, i, j, np.flatnonzero(graph[i, j])[:1].tolist(), moving)
+    return _instrumented_effect(
+        inputs, graph, i, j, np.flatnonzero(graph[i, j])[:1].tolist(), moving
+    )
 
 
-def _left_alone(inputs, graph, i: int, j: int, found: _Instrumented) -> float:
+def _own_past_p_value(inputs, graph, i: int, j: int, found: _Instrumented) -> float:
     """Return the p-value of a source having its effect where its own past moves it. It is 1 if no
     other lag cancels that effect, or if the target may follow changes of the source, as a driven
     variable can.
@@ -608,7 +610,7 @@ def _left_alone(inputs, graph, i: int, j: int, found: _Instrumented) -> float:
     return found.p(min(2 * found.error, found.slope - by_changes - 2 * found.error))
 
 
-def _moved(
+def _instrumented_effect(
     inputs: Inputs,
     graph: KnownGraph,
     i: int,
@@ -653,7 +655,10 @@ def _moved(
     every, rate = np.concatenate([source, given], axis=1), rows.rates[:, j]
     if not columns or there.sum() < 3 * (every.shape[1] + len(columns) + 10):
         return _NOTHING
-    given, drift = kept_columns(inputs, beside, own=j), drift_beyond(rows, j, left_by(rate, every))
+    given, drift = (
+        kept_columns(inputs, beside, own=j),
+        drift_beyond(rows, j, residuals_of(rate, every)),
+    )
     if drift is not None:
         given = np.concatenate([given, drift.without(graph[:, j] & ~beside, j)[:, None]], axis=1)
         if multiplies(inputs, j, graph[:, j]):
@@ -704,7 +709,7 @@ def _effect_of_inputs(inputs: Inputs, graph: KnownGraph, j: int, own: SourceLags
     rows, rate = inputs.rows, inputs.rows.rates[:, j]
     source = kept_columns(inputs, own)
     every = np.concatenate([source, kept_columns(inputs, graph[:, j] & ~own, own=j)], axis=1)
-    drift = drift_beyond(rows, j, left_by(rate, every))
+    drift = drift_beyond(rows, j, residuals_of(rate, every))
     if drift is None:
         return _effect(every, source.shape[1], rate)
     rest = drift.without(own, j)[:, None]
@@ -845,10 +850,10 @@ def drifting(inputs: Inputs, graph: KnownGraph) -> KnownGraph:
             if n > 2 * (given.shape[1] + 10):
                 rate = rows.rates[:, j]
                 tested = source_tests(rate, _centred(test), _centred(made), given)
-                of_rate = np.var(left_by(rate, given)) / max(np.var(rate), 1e-300)
+                of_rate = np.var(residuals_of(rate, given)) / max(np.var(rate), 1e-300)
                 told = np.where(tested.share * of_rate > NOISE, tested.p, 1)
                 p[:, j] = np.fmax(p[:, j], told.reshape(dim, lags))
-                told = _swinging(rate, _centred(line), given, waves)
+                told = _wave_test(rate, _centred(line), given, waves)
                 swings[:, j] = np.fmax(swings[:, j], told.reshape(dim, lags))
     p = np.where(rows.allowed, np.fmin(p, swings), np.nan)
     with np.errstate(invalid="ignore"):
@@ -879,7 +884,7 @@ def _memory_beside(
     return total
 
 
-def _swinging(
+def _wave_test(
     rate: Column,
     lines: Float[np.ndarray, "candidate row"],
     given: Float[np.ndarray, "row given"],
@@ -895,7 +900,7 @@ def _swinging(
     from scipy.special import chdtrc  # takes a moment to import
 
     q = basis(given)
-    left, own = bounded_left(rate, q), lines - (lines @ q.T) @ q
+    left, own = clipped_residuals(rate, q), lines - (lines @ q.T) @ q
     power = np.einsum("ck,ck->c", own, own)
     scores = own * (left[None] - ((own @ left) / divisor(power))[:, None] * own)
     first, places = waves[1 : WAVES + 1], np.arange(1, WAVES + 1)
@@ -945,7 +950,7 @@ def unconfirmed(inputs: Inputs, graph: KnownGraph, required: KnownGraph) -> Know
     for j in range(rows.dim):
         multiplied = multiplies(inputs, j, graph[:, j])
         used = rows.counting(j, graph[:, j])
-        left = left_by(rows.rates[used, j], kept_columns(inputs, graph[:, j], own=j)[used])
+        left = residuals_of(rows.rates[used, j], kept_columns(inputs, graph[:, j], own=j)[used])
         drift = drift_beyond(rows, j, left, used)
         for i, places in together(graph[:, j], beside[:, j]):
             if i == j or required[i, j, places].any():
@@ -971,7 +976,7 @@ def unconfirmed(inputs: Inputs, graph: KnownGraph, required: KnownGraph) -> Know
             if len(given) > ROWS * (given.shape[1] + 10):
                 rate, columns = rows.rates[there, j], columns[there]
                 plain[i, j, places] = group_test(rate, columns, other).p
-                seems = _as_it_seems(rate, columns, other)
+                seems = _apparent_effect(rate, columns, other)
                 p[i, j, places] = group_test(rate, seems[:, None], given).p
                 most[i, j, places] = _upper_share(rate, seems, given)
     limit = UNCONFIRMED / max(np.isfinite(p).sum(), 1)
@@ -979,7 +984,7 @@ def unconfirmed(inputs: Inputs, graph: KnownGraph, required: KnownGraph) -> Know
         return (plain <= limit) & (p > limit) & (most < NEW_SHARE)
 
 
-def _as_it_seems(rate, columns, other) -> Column:
+def _apparent_effect(rate, columns, other) -> Column:
     """Return the apparent effect of the columns of an input given the other inputs only."""
     q = basis(other)
     columns, rate = columns - columns.mean(axis=0), rate - rate.mean()
@@ -993,7 +998,7 @@ def _upper_share(rate, seems, given) -> float:
     It is infinite if the news would explain more than the whole residual, as for a source without
     noise, whose only news are errors of the drift.
     """
-    new, left = left_by(seems, given), left_by(rate, given)
+    new, left = residuals_of(seems, given), residuals_of(rate, given)
     if new @ new > left @ left:
         return np.inf
     size = max(float(new @ new), 1e-300)

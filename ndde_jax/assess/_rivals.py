@@ -14,9 +14,9 @@ from ._score import (
     Rows,
     SourceLags,
     drift_beyond,
-    left_by,
     multiplies,
     read_inputs,
+    residuals_of,
     roots,
 )
 
@@ -92,10 +92,10 @@ def rivals(inputs: Inputs, graph: KnownGraph, required: KnownGraph) -> Rivals:
             columns = np.concatenate([plain, _unit(plain[:, :, :1] * lines)], axis=2)
             columns_of = np.concatenate([columns_of, of])
             grams = np.einsum("asmn,askn->asmk", columns, columns, optimize=True)
-        whole = left_by(rate, kept.T)
+        whole = residuals_of(rate, kept.T)
         drift = drift_beyond(rows, j, whole)
         if drift is not None:
-            by_drift = left_by(rate, np.concatenate([kept, _unit(drift.rates[None, :, j])]).T)
+            by_drift = residuals_of(rate, np.concatenate([kept, _unit(drift.rates[None, :, j])]).T)
             # A drift without residual noise follows the path whatever its inputs.
             noisy = by_drift @ by_drift > NOISE * total
             whole, drift = (by_drift, drift) if noisy else (whole, None)
@@ -107,7 +107,7 @@ def rivals(inputs: Inputs, graph: KnownGraph, required: KnownGraph) -> Rivals:
                 number = np.repeat(np.arange(len(groups)), counts)
                 kept = np.concatenate([kept, _unit(splines.reshape(n, -1).T)])
                 kept_of = np.concatenate([kept_of, np.stack([number, number])], axis=1)
-                whole = left_by(rate, kept.T)
+                whole = residuals_of(rate, kept.T)
         with_kept, with_rate = columns @ kept.T, columns @ rate
         for k, (i, lags) in enumerate(groups):
             if required[i, j, lags].any():
@@ -135,7 +135,7 @@ def rivals(inputs: Inputs, graph: KnownGraph, required: KnownGraph) -> Rivals:
             s, b = np.unravel_index(np.argmin(rise), rise.shape)
             if np.isfinite(rise[s, b]):
                 found.cost[i, j, lags], found.rival[i, j, lags] = rise[s, b], (s, b)
-                replaced = left_by(rate, np.concatenate([others, columns[b, s, new]]).T)
+                replaced = residuals_of(rate, np.concatenate([others, columns[b, s, new]]).T)
                 found.lower[i, j, lags] = _bound((replaced**2 - whole**2) / total)
     return found
 

@@ -12,7 +12,7 @@ from jaxtyping import Bool, Float, Int
 from .._types import KnownGraph, KnownScores, divisor
 from ..models._confine import RestoredDDE
 from ..models._model import AbstractDelayModel, model_rates
-from ..models._splines import KnownSplines, known_splines
+from ..models._splines import HostSplines, host_splines
 from ..windows._windows import Windows
 
 Column = Float[np.ndarray, "row"]
@@ -89,14 +89,14 @@ class FittedDrift(NamedTuple):
 
 def _known(
     model: AbstractDelayModel | Callable, history: Float[np.ndarray, "row lag every"]
-) -> KnownSplines | None:
+) -> HostSplines | None:
     """Return the splines of a model on the host; None if it has none, or if some histories are
     outside its box and pulled back.
     """
     if isinstance(model, RestoredDDE):
         away = np.abs(history[:, 0] - np.asarray(model.center))
-        return known_splines(model.model) if (away <= np.asarray(model.radius)).all() else None
-    return known_splines(model)
+        return host_splines(model.model) if (away <= np.asarray(model.radius)).all() else None
+    return host_splines(model)
 
 
 class Rows(NamedTuple):
@@ -328,7 +328,7 @@ def given_columns(
     the fitted drift if they do not describe its rate.
     """
     columns, rows = kept_columns(inputs, graph[:, target], own=target if own else None), inputs.rows
-    left = left_by(rows.rates[:, target], columns)
+    left = residuals_of(rows.rates[:, target], columns)
     drift = drift_beyond(rows, target, left, poor=poor)
     return np.concatenate([columns, drift.rates[:, [target]]], axis=1) if drift else columns
 
@@ -344,7 +344,7 @@ def multiplies(inputs: Inputs, target: int, kept: SourceLags) -> bool:
     if not 1 < count <= MULTIPLIED or n < 4 * (4 * count + pairs):
         return False
     columns, rate = kept_columns(inputs, kept)[there], inputs.rows.rates[there, target]
-    whole, apart = left_by(rate, columns), left_by(rate, columns[:, :-pairs])
+    whole, apart = residuals_of(rate, columns), residuals_of(rate, columns[:, :-pairs])
     return bool(apart @ apart > whole @ whole * np.exp(pairs * np.log(n) / n))
 
 
@@ -402,7 +402,7 @@ def basis(columns: Columns) -> Float[np.ndarray, "direction row"]:
     return np.concatenate([constant, roots(centred @ centred.T) @ centred])
 
 
-def left_by(rate: Column, columns: Columns) -> Column:
+def residuals_of(rate: Column, columns: Columns) -> Column:
     """Return the residuals of a regression of a rate on columns and a constant."""
     q = basis(columns)
     return rate - (q @ rate) @ q
@@ -418,7 +418,7 @@ def roots(gram: Float[np.ndarray, "*any c c"]) -> Float[np.ndarray, "*any c c"]:
     return np.swapaxes(vectors * scale[..., None, :], -1, -2)
 
 
-def bounded_left(rate: Column, q: Float[np.ndarray, "direction row"]) -> Column:
+def clipped_residuals(rate: Column, q: Float[np.ndarray, "direction row"]) -> Column:
     """Return the residuals of a regression of a rate on an orthonormal basis, clipped at
     [`FAR`][ndde_jax.assess._score.FAR] robust standard deviations, so that heavy tails decide
     nothing and sums are closer to normal.
@@ -489,7 +489,7 @@ def group_test(rate: Column, columns: Columns, given: Float[np.ndarray, "row giv
     q = basis(given)
     columns = (columns - columns.mean(axis=0)).T
     own = columns - (columns @ q.T) @ q
-    return score_test(bounded_left(rate, q), own, np.linalg.norm(columns, axis=1), len(q))
+    return score_test(clipped_residuals(rate, q), own, np.linalg.norm(columns, axis=1), len(q))
 
 
 def source_tests(
@@ -502,7 +502,7 @@ def source_tests(
     given common columns and the columns that the source was `made` of; all centred.
     """
     q = basis(given)
-    left = bounded_left(rate, q)
+    left = clipped_residuals(rate, q)
     n_columns, n_past, n = columns.shape[1], made.shape[1], len(rate)
     flat = np.concatenate([columns, made], axis=1).reshape(-1, n)
     size = np.sqrt(np.einsum("kn,kn->k", flat, flat)).reshape(len(columns), -1)

@@ -144,7 +144,7 @@ def quantum(x: Float[np.ndarray, "time"]) -> float:
     return size if (np.abs(multiple - np.round(multiple)) < 1e-3 * multiple).all() else 0.0
 
 
-def switched(x: Float[np.ndarray, "time"]) -> bool:
+def is_set(x: Float[np.ndarray, "time"]) -> bool:
     """Return whether a variable is set, like an actuator or a switch, and not measured.
 
     Such a variable has two values, or it mostly rests. When it moves, it moves further than a
@@ -165,7 +165,7 @@ def switched(x: Float[np.ndarray, "time"]) -> bool:
         return rests > RESTS and size > 1 + MOVES * (1 - rests)
     # Held readings change at fixed intervals.
     gaps = np.diff(np.flatnonzero(moved))
-    if rests < RESTS or len(gaps) < 5 or in_a_row(x) > 0.5:
+    if rests < RESTS or len(gaps) < 5 or consecutive_change_share(x) > 0.5:
         return False
     shortest = max(int(gaps.min()), 2)
     return float((gaps % shortest == 0).mean()) < 0.9
@@ -256,7 +256,7 @@ def longest_run(x: Float[np.ndarray, "time"]) -> Run:
     return Run(int(start), int(stop - start) + 1, float(same.mean()))
 
 
-def in_a_row(x: Float[np.ndarray, "time"]) -> float:
+def consecutive_change_share(x: Float[np.ndarray, "time"]) -> float:
     """Return the share of changes that directly follow another; zero in a held record."""
     changed = np.diff(x) != 0
     return float((changed[1:] & changed[:-1]).sum() / max(changed.sum(), 1))

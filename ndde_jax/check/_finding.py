@@ -9,7 +9,7 @@ from .._spoken import listed
 MEASURED, ESTIMATED, ASSUMED = "measured", "estimated", "assumed"
 # The weight of a finding in the verdict. `GRAVITY` is the order in which findings are reported.
 NOTE, RESERVATION, PROBLEM = "note", "reservation", "problem"
-GRAVITY = (PROBLEM, RESERVATION, NOTE)
+SEVERITY_ORDER = (PROBLEM, RESERVATION, NOTE)
 # The evidence of a rule: the samples alone, a graph with its drift, the same for the conditions of
 # theorems (no weight in the verdict), or refits on parts of the data.
 SAMPLES, GRAPH, LINE, REFITS = "samples", "graph", "line", "refits"
@@ -60,7 +60,7 @@ class Limits:
 
     def weight(self, size: float | int) -> str | None:
         """Return the weight of a size; None if it is not reported."""
-        for name in GRAVITY:
+        for name in SEVERITY_ORDER:
             limit = getattr(self, name)
             if limit is not None and (size < limit if self.below else size > limit):
                 return name
@@ -186,9 +186,9 @@ def rules_about(about: str, **usual: Any) -> Callable:
 def findings_of(about: str, evidence: Any) -> list[Finding]:
     """Return the findings of all rules about one kind of evidence, the gravest first."""
     rules = [entry for entry in RULES.values() if entry.about == about]
-    return gravest_first([found for entry in rules for found in entry.findings(evidence)])
+    return by_severity([found for entry in rules for found in entry.findings(evidence)])
 
 
-def gravest_first(findings: Iterable[Finding]) -> list[Finding]:
+def by_severity(findings: Iterable[Finding]) -> list[Finding]:
     """Return findings sorted by weight; findings of equal weight keep their order."""
-    return sorted(findings, key=lambda finding: GRAVITY.index(finding.weight))
+    return sorted(findings, key=lambda finding: SEVERITY_ORDER.index(finding.weight))

@@ -16,7 +16,7 @@ from ..assess._score import drift_of
 from ..models._model import AbstractDelayModel
 from ..samples._factors import factor_nats, proportional
 from ..samples._samples import Samples
-from ..select._between import delays_between, left_at_delays
+from ..select._between import delays_between, residuals_at_delays
 from ..select._measured import SignalStrengths
 from ..select._midpoint import measured_rows
 from ..select._splines import MISSED, NOISELESS
@@ -50,7 +50,7 @@ MIXED = 2 / 3
 # promises that four of five are true, and almost no link between confounded pairs is.
 TOO_MANY = 0.2
 # Share of the links that no test could distinguish from those of an unobserved driver.
-UNTOLD = 0.1
+UNDECIDED = 0.1
 # Number of variables with passing events above which the wrong neighbour is chosen as often as the
 # right one: in simulated floods, .6 of the pairs are true for 3 and 5 gauges, .5 for 8 and 12
 # (`python -m benchmarks.rivers simulated`).
@@ -62,15 +62,15 @@ OF_PRICE = 0.5
 # true links had that many, and four of 21 links by a white-noise driver, and all of six more with
 # reservations. The target of the true link follows its source fully, like a dryer's temperature;
 # the targets of the others follow by half.
-SPREAD = 3
+MANY_LAGS = 3
 # Share of inputs, at least two, that another variable could replace above which a graph is not
 # supported: in clean records one input in seventy is replaceable by chance, two in a dozen are not.
-CARRIED = 0.15
+REPLACEABLE_LIMIT = 0.15
 # Share of a rate's variance that persists in its residuals: limits of a reservation and a problem.
 MEMORY, HEAVY_MEMORY = 0.05, 0.3
 # Share of the variance of the next value below which it counts as unpredictable, and share of the
 # rate's variance that must still seem to be explained: for independent values it is one half.
-FORESIGHT, THIRD = 0.05, 1 / 3
+FORESIGHT, EXPLAINED_SHARE = 0.05, 1 / 3
 PROCESS = "data-generating process"
 FINITE = "finite-sample recovery"
 SUPPORT = "full support of the occupation measure"
@@ -206,7 +206,7 @@ class GraphEvidence:
         # A drift that can only read lags around a delay leaves autocorrelated residuals.
         around = (self.reads & ~self.graph).any(axis=(0, 2)) & (self.samples is not None)
         for j in map(int, np.flatnonzero(around)):
-            left = left_at_delays(self.samples, windows, self.graph, self.delays, j)
+            left = residuals_at_delays(self.samples, windows, self.graph, self.delays, j)
             rate = float(scaling.rate_scale[j]) * (increment[:, j] - left)
             drift[:, j] = float(scaling.rate_center[j]) + rate
         return memory_of(windows, drift)
@@ -549,7 +549,7 @@ def _neighbours(e: GraphEvidence) -> Iterator[Hit]:
         pairs = e.pairs_listed(e.touching.any(axis=2), "→")
         weight = NOTE if e.whole else e.doubt
         words = {"pairs": pairs, "rather": "", "remedy": ""}
-        many = e.touching.any(axis=2) & (e.kept.sum(axis=2) >= SPREAD) & e.pairs
+        many = e.touching.any(axis=2) & (e.kept.sum(axis=2) >= MANY_LAGS) & e.pairs
         # Nothing unobserved drives a known input, and a source followed fully acts for some time.
         many &= e.modelled[:, None] & e.relations.partly
         if many.any() and not e.whole and not e.events:
@@ -654,7 +654,7 @@ def _no_foresight(e: GraphEvidence) -> Iterator[Hit]:
     risk, scaling = np.asarray(e.strengths.risk, float), e.windows.scaling
     step = np.asarray(scaling.rate_scale, float) * e.dt * e.windows.step
     left = risk * (step / np.asarray(scaling.scale, float)) ** 2
-    which = e.modelled & (left > 1 - FORESIGHT) & (risk < 1 - THIRD)
+    which = e.modelled & (left > 1 - FORESIGHT) & (risk < 1 - EXPLAINED_SHARE)
     if which.any():
         least = float(left[which].min())
         yield Hit(least, {"who": e.named(which), "share": percent(max(1 - least, 0.0))})
@@ -747,7 +747,7 @@ def _hidden(e: GraphEvidence) -> Iterator[Hit]:
     "Add possible common drivers. If you set a source yourself, declare it as an input.",
     limits=Limits(
         note=0.0,
-        reservation=UNTOLD,
+        reservation=UNDECIDED,
         why="a share of the links between variables: a few true links in a hundred stay undecided",
     ),
 )
@@ -766,7 +766,7 @@ def _not_excluded(e: GraphEvidence) -> Iterator[Hit]:
     limits=Limits(
         note=0.0,
         reservation=DOUBT,
-        problem=CARRIED,
+        problem=REPLACEABLE_LIMIT,
         why="a share of the edges; for a problem at least two, not counting a past that one of the "
         "drivers could replace: one in seventy is replaceable by chance",
     ),
@@ -792,9 +792,9 @@ def _replaceable(e: GraphEvidence) -> Iterator[Hit]:
         )
         # If a driver at another lag could replace a target's own past, no link is at stake; if the
         # target's own past could replace a link, no link to another variable is.
-        other = [not _drives_anyway(e, edge) for edge in e.edges(e.replaceable)]
+        other = [not _own_past_or_driver(e, edge) for edge in e.edges(e.replaceable)]
         other = [told and not past for told, past in zip(other, own, strict=True)]
-        many = sum(other) > 1 and share * sum(other) / count > CARRIED
+        many = sum(other) > 1 and share * sum(other) / count > REPLACEABLE_LIMIT
         yield Hit(share, words, weight=PROBLEM if many else e.doubt)
 
 
@@ -806,7 +806,7 @@ def _by_own_past(e: GraphEvidence, edge: Edge) -> bool:
     return rival == edge[1] and lag > edge[2]
 
 
-def _drives_anyway(e: GraphEvidence, edge: Edge) -> bool:
+def _own_past_or_driver(e: GraphEvidence, edge: Edge) -> bool:
     """Return whether an input is a variable's own past and its rival one of its drivers."""
     source, target, _ = edge
     rival = int(e.relations.rivals.rival[edge][0])

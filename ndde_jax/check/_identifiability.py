@@ -46,7 +46,7 @@ from ._finding import (
 )
 from ._graph_rules import GraphEvidence, evidence_of_windows
 from ._refits import Finder, RefitEvidence, refit, shares_beyond_others
-from ._verdict import SUPPORTED, Verdict, weigh
+from ._verdict import SUPPORTED, Verdict, verdict_from_findings
 
 # Added to the verdict of a report.
 REFITTED = ", refits on parts of the data included"
@@ -288,6 +288,6 @@ def examine(
     told = [*samples, *findings_of(GRAPH, evidence)]
     again = [] if refits is None else findings_of(REFITS, refits)
     reasons = [finding for finding in again if finding.weight != NOTE]
-    verdict = weigh(evidence, [*told, *reasons], "" if refits is None else REFITTED)
+    verdict = verdict_from_findings(evidence, [*told, *reasons], "" if refits is None else REFITTED)
     findings = (*told, *findings_of(LINE, evidence), *again)
     return IdentifiabilityReport(verdict, findings, evidence, refits)

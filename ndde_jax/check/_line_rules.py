@@ -53,7 +53,7 @@ def _degree(e: GraphEvidence) -> int:
     return int(e.graph.sum(axis=(0, 2)).max())
 
 
-def _least(e: GraphEvidence) -> float:
+def _smallest_strength(e: GraphEvidence) -> float:
     """Return s²_min, relative to the graph if nothing else was measured, and at least 0."""
     strength = np.asarray(e.strengths.value, float) if e.alone is None else e.alone
     return max(_weakest(e, strength)[0], 0.0)
@@ -124,7 +124,7 @@ def _alone(e: GraphEvidence) -> Iterator[Hit]:
 def _prices(e: GraphEvidence) -> Iterator[Hit]:
     if not e.graph.any():
         return
-    window, used = float(penalty_window(_least(e), _degree(e))), float(e.price.max())
+    window, used = float(penalty_window(_smallest_strength(e), _degree(e))), float(e.price.max())
     where = "empty"
     if window > 0:
         where = f"the price of an edge used here, {used:.3g}, is {used / window:.2g} times that"
@@ -182,7 +182,7 @@ def _reach(e: GraphEvidence) -> Iterator[Hit]:
     "time; negative where the system pulls back.{then}",
     theorem=ERGODIC,
 )
-def _pull(e: GraphEvidence) -> Iterator[Hit]:
+def _radial_drift(e: GraphEvidence) -> Iterator[Hit]:
     if 0 in e.lags:
         pull, error = radial_drift(e.windows)
         yield Hit(pull, {"error": error, "then": OUTWARDS if pull > 2 * error else ""})
@@ -215,7 +215,7 @@ NUMBERS = (
     (ESTIMATED, "margin", PENALISED,
      "γ per unit of time, by which every other graph costs more; it must exceed the sampling error "
      "of the risks.",
-     lambda e: float(recovery_margin(float(e.price.max()), _least(e), _degree(e)))
+     lambda e: float(recovery_margin(float(e.price.max()), _smallest_strength(e), _degree(e)))
      if e.graph.any() else None),
     (ASSUMED, "noise covariance", NOISE, "that needs equally spaced samples and lag 0.",
      lambda e: None if _known(e) else "not measured"),

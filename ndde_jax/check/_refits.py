@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Bool, Float, PRNGKeyArray
 
 from .._spoken import listed
-from ..assess._score import Inputs, left_by
+from ..assess._score import Inputs, residuals_of
 from ..fit._prices import AbstractPrice
 from ..measure._stability import EdgeStability, edge_stability, find_again
 from ..models._confine import RestoredDDE, confine
@@ -98,7 +98,7 @@ def shares_beyond_others(
         added = np.concatenate([given, _gathered(columns, tested)], 1) if whole_sources else (
             np.concatenate([given, columns[a, i].T], axis=1)
         )  # fmt: skip
-        before, after = (left_by(rate, c) for c in (given, added))
+        before, after = (residuals_of(rate, c) for c in (given, added))
         count = added.shape[1] - given.shape[1]
         noise = after @ after / max(n - added.shape[1] - 1, 1)
         share[i, j, a] = (before @ before - after @ after - count * noise) / (rate @ rate)

@@ -12,18 +12,18 @@ from jaxtyping import Bool, Float
 from .._checks import check_kind
 from .._spoken import amount, listed, percent, time_span
 from .._types import Checked, divisor
-from ..samples._columns import APART, SMALLER, is_event, rests, trends, turn_of
+from ..samples._columns import APART, SMALLER, is_event, rests_at_zero, trends, wrapping_angle
 from ..samples._factors import factor_nats, proportional
-from ..samples._gaps import Stretch, bridged, runs
+from ..samples._gaps import Stretch, linearly_interpolated, runs
 from ..samples._noise import measurement_error, stretch
 from ..samples._prepare import (
     FEWEST,
     TREND,
-    carried_by_none,
     carriers,
+    not_carried,
     prepare_samples,
-    rhythms,
     seasons,
+    spectral_lines,
     treated_columns,
 )
 from ..samples._samples import Samples
@@ -146,7 +146,7 @@ class SampleEvidence:
         """
         x = max(self.own.values, key=len)
         usable = self.own.regular and len(x) >= FEWEST and x.shape[1] > 0
-        return bridged(x) if usable else np.zeros((0, x.shape[1]))
+        return linearly_interpolated(x) if usable else np.zeros((0, x.shape[1]))
 
     @functools.cached_property
     def stretches(self) -> list[Stretch]:
@@ -177,7 +177,7 @@ class SampleEvidence:
         found, n = {}, len(self.longest)
         for j in self.moving:
             first, x = self.stretches[j]
-            if tests.switched(x) or self.own.names[j] in self.switches:
+            if tests.is_set(x) or self.own.names[j] in self.switches:
                 continue
             errors, what, where = tests.regime_change(self.unswitched(j))
             if errors > APART:
@@ -203,7 +203,9 @@ class SampleEvidence:
         target = names.index(self.own.names[column])
         behind = breadth_first_order(self.links.T, target, return_predecessors=False)
         drives = np.isin(names, self.switches) & np.isin(np.arange(len(names)), behind)
-        values = bridged(max(self.samples.values, key=len))[first : first + len(x), drives]
+        values = linearly_interpolated(max(self.samples.values, key=len))[
+            first : first + len(x), drives
+        ]
         values = values - values.mean(axis=0)
         return x - values @ np.linalg.lstsq(values, x - x.mean(), rcond=None)[0]
 
@@ -228,7 +230,7 @@ class SampleEvidence:
             parts = zip(self.own_measured.values, resting, strict=True)
             kept = [x[np.isfinite(x[:, j]) & ~rest, j].astype(float) for x, rest in parts]
             x = max(kept, key=len)
-            if len(x) >= SENSED and (tests.deadband(x) or not (tests.switched(x) or is_event(x))):
+            if len(x) >= SENSED and (tests.deadband(x) or not (tests.is_set(x) or is_event(x))):
                 found.append(Sensor(name, x))
         return tuple(found)
 
@@ -386,7 +388,7 @@ def _dealt_with(treatment: str, remedy: str, evidence: SampleEvidence) -> Iterat
     if treatment == "gaps" and any(other.name == "impute" for other in done):
         return  # filled values are estimated again
     for one in done:
-        if one.name == treatment and not (treatment == HELD and _set(one)):
+        if one.name == treatment and not (treatment == HELD and _set_externally(one)):
             weight = _left_behind(evidence.samples, one)
             words = {"text": one.text, "meaning": "", "remedy": remedy}
             if one.name == "season" and weight == PROBLEM:
@@ -409,10 +411,10 @@ def _dealt_with(treatment: str, remedy: str, evidence: SampleEvidence) -> Iterat
             yield Hit(one.size, words, weight=weight)
 
 
-def _set(treatment: Treatment) -> bool:
+def _set_externally(treatment: Treatment) -> bool:
     """Return whether all variables that a treatment concerns are set from outside, like inputs."""
-    values = bridged(max(treatment.values, key=len))
-    return all(tests.switched(values[:, j]) for j in treatment.columns)
+    values = linearly_interpolated(max(treatment.values, key=len))
+    return all(tests.is_set(values[:, j]) for j in treatment.columns)
 
 
 def _left_behind(samples: Samples, treatment: Treatment) -> str:
@@ -433,7 +435,7 @@ def _left_behind(samples: Samples, treatment: Treatment) -> str:
     if treatment.name == "season":
         # An added season is gone; one that moves the system has left traces.
         k = max(range(len(treatment.values)), key=lambda i: len(treatment.values[i]))
-        before, times = bridged(treatment.values[k]), treatment.times[k]
+        before, times = linearly_interpolated(treatment.values[k]), treatment.times[k]
         waves = terms(times - times[0], treatment.periods)[:, 2:]
         sign = tests.inside(before, before - treatment.removed(times, k), waves)
         moves = sign * len(before) / 2 < -INSIDE
@@ -467,7 +469,7 @@ def _season(evidence: SampleEvidence) -> Iterator[Hit]:
     if not lines:
         return
     known = np.isin(np.asarray(samples.names), list(evidence.inputs))
-    clock = not carried_by_none(samples, lines, carriers(samples, lines, known))
+    clock = not not_carried(samples, lines, carriers(samples, lines, known))
     meaning, remedy = (
         ("one variable is that clock and explains it, or an input contains it.",
          "Declare the clock exogenous.")
@@ -488,7 +490,7 @@ def _rhythm(evidence: SampleEvidence) -> Iterator[Hit]:
     samples = evidence.samples
     if any(treatment.name in ("season", "rhythm") for treatment in samples.treatments):
         return
-    lines = [line for line in rhythms(samples) if not line.outer]
+    lines = [line for line in spectral_lines(samples) if not line.outer]
     if lines and not any(samples.names[line.column] in evidence.inputs for line in lines):
         known = lines[0].of_clock
         meaning, remedy = (
@@ -771,10 +773,10 @@ def _quantised(evidence: SampleEvidence) -> Iterator[Hit]:
             yield Hit(sensor.rounding, words, value=step, variable=sensor.name)
 
 
-def _finely(evidence: SampleEvidence) -> Iterator[Sensor]:
+def _fine_sensors(evidence: SampleEvidence) -> Iterator[Sensor]:
     """Yield the sensors whose repeated values are meaningful: not coarse, not resting at zero."""
     fine = (sensor for sensor in evidence.sensors if not sensor.rounding > 0.02)
-    return (sensor for sensor in fine if not rests(sensor.x))
+    return (sensor for sensor in fine if not rests_at_zero(sensor.x))
 
 
 @sample_rule(
@@ -789,7 +791,7 @@ def _finely(evidence: SampleEvidence) -> Iterator[Sensor]:
 )
 def _wrapped(evidence: SampleEvidence) -> Iterator[Hit]:
     for sensor in evidence.sensors:
-        turn = turn_of(sensor.x)
+        turn = wrapping_angle(sensor.x)
         if turn is not None:
             seam = f"{turn.seam:g}"
             words = {"name": sensor.name, "seam": seam, "share": turn.share}
@@ -805,15 +807,15 @@ def _wrapped(evidence: SampleEvidence) -> Iterator[Hit]:
     ),
 )
 def _clipped(evidence: SampleEvidence) -> Iterator[Hit]:
-    for sensor in _finely(evidence):
-        words = {
+    for sensor in _fine_sensors(evidence):
+        words: dict[str, Any] = {
             "where": "its largest or smallest value: the sensor is at its limit",
             "remedy": "Mark these samples as missing, or extend the range.",
         }
         weight, at_zero = None, (sensor.x == 0).mean() == sensor.clipped
         if sensor.clipped > 0.003 and at_zero and sensor.x.min() == 0:
             weight = NOTE
-            words = {
+            words: dict[str, Any] = {
                 "where": "zero, its smallest value: there was none, as of rain, or the sensor does "
                 "not read less",
                 "remedy": "If the sensor is at its limit there, mark these samples as missing.",
@@ -832,7 +834,7 @@ def _clipped(evidence: SampleEvidence) -> Iterator[Hit]:
 )
 def _held(evidence: SampleEvidence) -> Iterator[Hit]:
     said = {evidence.samples.names[j] for j in treated_columns(evidence.samples, HELD)}
-    for sensor in _finely(evidence):
+    for sensor in _fine_sensors(evidence):
         if sensor.name in said:
             continue
         share, band, held = sensor.run.repeats, tests.deadband(sensor.x), None
@@ -840,7 +842,7 @@ def _held(evidence: SampleEvidence) -> Iterator[Hit]:
             why = f"a value is written only after a change of {band:.3g} or more"
             remedy = "Ask for all samples, without exception reporting or compression."
             held = RESERVATION if share <= REPEATED else None
-        elif sensor.clipped <= 0.003 and tests.in_a_row(sensor.x) < RESTING:
+        elif sensor.clipped <= 0.003 and tests.consecutive_change_share(sensor.x) < RESTING:
             why = "it was recorded less often than it is listed, or is an input that is held "
             why += "between changes"
             remedy = "Use each measurement once: sample as rarely as the slowest variable. Declare "
@@ -865,7 +867,7 @@ def _held(evidence: SampleEvidence) -> Iterator[Hit]:
     ),
 )
 def _stuck(evidence: SampleEvidence) -> Iterator[Hit]:
-    for sensor in _finely(evidence):
+    for sensor in _fine_sensors(evidence):
         run, lowest = sensor.run, sensor.x[sensor.run.start] == sensor.x.min()
         if sensor.clipped <= 0.003 and run.repeats < REPEATS and not (lowest or _slow(sensor)):
             words = {"name": sensor.name, "value": sensor.x[run.start], "run": run.length}
@@ -893,7 +895,7 @@ def _slow(sensor: Sensor) -> bool:
     limits=Limits(problem=0.3, why="a third of the samples if the record has half the rate"),
 )
 def _interpolated(evidence: SampleEvidence) -> Iterator[Hit]:
-    for sensor in _finely(evidence):
+    for sensor in _fine_sensors(evidence):
         share = tests.straight_share(sensor.x)
         yield Hit(share, {"share": share, "name": sensor.name}, variable=sensor.name)
 
@@ -909,7 +911,7 @@ def _interpolated(evidence: SampleEvidence) -> Iterator[Hit]:
         why="the error as a share of the variance of a step at which lags start to be off by one",
     ),
 )
-def _spoilt(evidence: SampleEvidence) -> Iterator[Hit]:
+def _measurement_error(evidence: SampleEvidence) -> Iterator[Hit]:
     kept = evidence.own_measured if evidence.own_measured.regular else evidence.own
     for j, name in enumerate(kept.names if kept.regular else ()):
         x = max((stretch(x[:, j]) for x in kept.values), key=len)

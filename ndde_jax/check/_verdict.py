@@ -17,8 +17,8 @@ from ._finding import (
     SAMPLES,
     SHOWN_LINKS,
     Finding,
+    by_severity,
     findings_of,
-    gravest_first,
 )
 from ._graph_rules import GraphEvidence, evidence_of
 from ._sample_rules import SampleEvidence
@@ -28,7 +28,7 @@ SUPPORTED, RESERVED, REFUSED = "supported", "with reservations", "not supported"
 SHOWN_NAMES = 6
 # Number of reservations that together are a problem: the more there are, the fewer links are true
 # (`benchmarks.verdict table`). Reservations about what cannot be determined do not count.
-MANY, UNTOLD = 6, ("short record", "hidden driver possible")
+MANY, NOT_COUNTED = 6, ("short record", "hidden driver possible")
 
 
 class Verdict(str):
@@ -60,7 +60,7 @@ class Verdict(str):
         """Decide from the findings: the gravest reason, or many reservations together."""
         reasons = tuple(reasons)
         weights = {finding.weight for finding in reasons}
-        told = [f for f in reasons if f.weight == RESERVATION and f.name not in UNTOLD]
+        told = [f for f in reasons if f.weight == RESERVATION and f.name not in NOT_COUNTED]
         refused = PROBLEM in weights or len(told) >= MANY
         text = REFUSED if refused else RESERVED if RESERVATION in weights else SUPPORTED
         self = super().__new__(cls, text)
@@ -84,7 +84,7 @@ def verdict(found: Any) -> Verdict:
     """
     evidence = evidence_of(found)
     samples = findings_of(SAMPLES, sample_evidence(found))
-    return weigh(evidence, [*samples, *findings_of(GRAPH, evidence)])
+    return verdict_from_findings(evidence, [*samples, *findings_of(GRAPH, evidence)])
 
 
 def sample_evidence(found: Any) -> SampleEvidence:
@@ -93,9 +93,11 @@ def sample_evidence(found: Any) -> SampleEvidence:
     return SampleEvidence(found.samples, found.inputs, links)
 
 
-def weigh(evidence: GraphEvidence, findings: Iterable[Finding], also: str = "") -> Verdict:
+def verdict_from_findings(
+    evidence: GraphEvidence, findings: Iterable[Finding], also: str = ""
+) -> Verdict:
     """Return the verdict from the findings; `also` names additional tests."""
-    findings = gravest_first(findings)
+    findings = by_severity(findings)
     reasons = [finding for finding in findings if finding.weight != NOTE]
     notes = [finding for finding in findings if finding.weight == NOTE]
     judged = Verdict(reasons)
@@ -106,14 +108,14 @@ def weigh(evidence: GraphEvidence, findings: Iterable[Finding], also: str = "") 
     lines = (
         f"Verdict: {judged}{also}. {_what(evidence)}",
         f"How sure: {_sure(evidence)}",
-        f"Against it: {together}{_told(reasons) or 'nothing that was tested.'}",
-        *((f"Noted: {_told(notes)}",) if notes else ()),
+        f"Against it: {together}{_findings_text(reasons) or 'nothing that was tested.'}",
+        *((f"Noted: {_findings_text(notes)}",) if notes else ()),
         f"Next: {_next(evidence, judged, reasons, notes)}",
     )
     return Verdict(reasons, notes, lines, evidence.memory.tolist())
 
 
-def _told(findings: list[Finding]) -> str:
+def _findings_text(findings: list[Finding]) -> str:
     shown = " ".join(f"({finding.name}) {finding.text}" for finding in findings[:SHOWN_LINKS])
     more = len(findings) - SHOWN_LINKS
     return shown + (f" And {more} more among the findings." if more > 0 else "")
@@ -132,7 +134,7 @@ def _next(
     if not remedies:
         return "found.effects(), found.forecast(...); found.report(full=True) has the rest."
     first, *others = remedies
-    again = filter(None, (_beyond(other, first) for other in others))
+    again = filter(None, (_without_repeats(other, first) for other in others))
     return " ".join((first, *itertools.islice(again, 1)))
 
 
@@ -153,7 +155,7 @@ def _declared(e: GraphEvidence) -> list[str]:
     ]
 
 
-def _beyond(remedy: str, said: str) -> str:
+def _without_repeats(remedy: str, said: str) -> str:
     """Return a remedy without the choices that another remedy already gives."""
     choices = remedy.removesuffix(".").split(", or ")
     left = [one for one in choices if one.lower() not in said.lower()]

@@ -22,6 +22,7 @@ from jaxtyping import Array, ArrayLike, Bool, Float, Int, PRNGKeyArray
 
 from .._axes import to_graph_axes
 from .._checks import (
+    argument_error,
     check_choice,
     check_concrete,
     check_config,
@@ -30,11 +31,10 @@ from .._checks import (
     check_whole,
     check_windows,
     is_traced,
-    refusal,
-    shown,
+    short_repr,
 )
 from .._executors import run_many, sendable
-from .._memory import make_room, padded_length
+from .._memory import drop_programs_if_many, padded_length
 from .._store import Kept, fingerprint
 from .._types import Checked, Graph, Scaling, Scores, Settings, number, setting
 from ..models._model import AbstractDelayModel, NeuralDDE, check_model, check_model_matches
@@ -173,7 +173,9 @@ class MeanLoss(eqx.Module):
         """Return the loss of one window; raise if it is not of numbers."""
         loss = self.function(model, history, rate)
         if not isinstance(loss, jax.Array | np.ndarray | np.number | float | int):
-            raise refusal("loss", "a function that returns one number per target, [target]", loss)
+            raise argument_error(
+                "loss", "a function that returns one number per target, [target]", loss
+            )
         return loss
 
 
@@ -418,7 +420,7 @@ def fit(
     key = check_key(key)
     config = FitConfig() if config is None else config
     config = _for_loss(config, loss)
-    make_room(method, windows, config, key)
+    drop_programs_if_many(method, windows, config, key)
     length = padded_length(len(windows.valid))
     if length > len(windows.valid) and not is_traced(windows):
         windows = pad_windows(windows, length)
@@ -436,7 +438,7 @@ def fit(
 def _for_loss(config: FitConfig, loss: Any) -> FitConfig:
     """Return the settings for a loss; raise for those that require squared errors with another."""
     if not callable(loss) or isinstance(loss, type):
-        raise refusal("loss", "a function such as ndde_jax.window_loss", loss)
+        raise argument_error("loss", "a function such as ndde_jax.window_loss", loss)
     try:
         inspect.signature(loss).bind(None, None, None)
     except TypeError:
@@ -495,7 +497,7 @@ def _fit(method, windows, config, key, loss=window_loss):
     elif refine == "adam" and config.refine_steps > 0:
         layers = _refined(config, mean_loss, data, found.mask, layers, refine_key)
         steps += config.refine_steps
-    mask, layers, more = _ended(data, found, layers, steps)
+    mask, layers, more = _finalized(data, found, layers, steps)
     model = NeuralDDE(MaskedDrift(layers), mask, windows.scaling, windows.dt, windows.lags)
     return FitResult(model=model, **more)
 
@@ -505,7 +507,7 @@ def _phase(asked: str, few: bool) -> str:
     return ("newton" if few else "adam") if asked == "auto" else asked
 
 
-class _Found(eqx.Module):
+class _Sparsified(eqx.Module):
     """The result of the sparsifying phase."""
 
     layers: tuple[Layer, ...]
@@ -519,7 +521,7 @@ class _Found(eqx.Module):
 
 
 @eqx.filter_jit
-def _sparsified(method, config, mean_loss, data, layers, initial, warmup: str, key) -> _Found:
+def _sparsified(method, config, mean_loss, data, layers, initial, warmup: str, key) -> _Sparsified:
     dtype, (dim, n_inputs) = data.inputs.dtype, data.allowed.shape
     coefficients = method.coefficients(n_inputs, dim, config.batch_size).astype(dtype)
     n_coefficients = coefficients.shape[0]
@@ -531,7 +533,7 @@ def _sparsified(method, config, mean_loss, data, layers, initial, warmup: str, k
         )
         warmup_steps = 0
 
-    known = Known(data, n_coefficients)
+    known = PriorMasks(data, n_coefficients)
     # Columns of disallowed inputs stay at zero, so that no penalty on weights counts them.
     allowed = known.allowed.astype(dtype)
     layers, initial = scale_inputs(layers, allowed), scale_inputs(initial, allowed)
@@ -554,7 +556,7 @@ def _sparsified(method, config, mean_loss, data, layers, initial, warmup: str, k
     first = jnp.where(known.required[:, None], layers[0][0], frozen[0][0])
     layers = ((first, frozen[0][1]), *frozen[1:])
     masks = masks.reshape(n_coefficients, dim, n_inputs)
-    return _Found(
+    return _Sparsified(
         layers=jax.tree.map(lambda leaf: leaf[:dim], layers),
         mask=masks[0],
         masks=masks,
@@ -572,7 +574,7 @@ def _refined(config, mean_loss, data: FlatData, mask, layers, key):
 
 
 @eqx.filter_jit
-def _ended(data: FlatData, found: _Found, layers, steps):
+def _finalized(data: FlatData, found: _Sparsified, layers, steps):
     """Return the final mask and weights, and all other parts of a result."""
     gates = found.mask.astype(data.inputs.dtype)[:, None]
     risk = empirical_risk(layers, data.inputs.T, data.outputs.T, data.weight, gates)
@@ -668,7 +670,7 @@ def fit_many(
     check_concrete("fit_many", (windows, config, method), "Use fit, which can.")
     if isinstance(windows, Windows | Mapping | str) or not isinstance(windows, Iterable):
         raise ValueError(
-            f"windows must be a list with one Windows per system; got {shown(windows)}."
+            f"windows must be a list with one Windows per system; got {short_repr(windows)}."
         )
     key, windows = check_key(key), list(windows)
     config = FitConfig() if config is None else config
@@ -750,7 +752,7 @@ class Train(eqx.Module):
     scores: Float[Array, "network input"]
 
 
-class Known(eqx.Module):
+class PriorMasks(eqx.Module):
     """The prior knowledge of every network, `[network input]`."""
 
     allowed: Bool[Array, "network input"]

@@ -27,8 +27,15 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from .._axes import from_graph_axes
-from .._checks import check_choice, check_flag, check_whole, check_windows, is_traced, refusal
-from .._memory import make_room
+from .._checks import (
+    argument_error,
+    check_choice,
+    check_flag,
+    check_whole,
+    check_windows,
+    is_traced,
+)
+from .._memory import drop_programs_if_many
 from .._types import Checked, Settings, on_host_or_traced, setting, to_jax
 from ..models._families import AbstractFamily, Best, Family, Networks, Polynomials
 from ..models._model import AbstractDelayModel, NeuralDDE
@@ -53,7 +60,7 @@ from ._refit import StrengthConfig, checked_graph, checked_refit, input_slots, s
 # Mean square of a correction, relative to the variance of the rates, above which the step is too
 # long: a variable that forgets most of its state within a step cannot be traced back from its end.
 # For densely sampled flows it is below a tenth; for coarse ones it comes near the limit.
-TOO_LONG = 1.0
+MAX_CORRECTION = 1.0
 
 
 def correct_flow(
@@ -93,7 +100,7 @@ def correct_flow(
     lags = tuple(model.lags)  # type: ignore[union-attr]
     if lags != windows.lags:
         raise ValueError(f"model must have the lags of the windows, {windows.lags}; got {lags}.")
-    make_room(windows, model)
+    drop_programs_if_many(windows, model)
     return _correct(windows, model)
 
 
@@ -102,7 +109,7 @@ def check_lagged_model(model: Any) -> None:
     `lags`.
     """
     if not callable(model) or not isinstance(getattr(model, "lags", None), tuple):
-        raise refusal(
+        raise argument_error(
             "model", "a fitted model, or a function with a tuple as attribute lags", model
         )
 
@@ -128,7 +135,7 @@ def _correct(windows: Windows, model) -> Windows:
 
 
 @eqx.filter_jit
-def meet_midway(windows: Windows, model, following=None, bend=None) -> Windows:
+def correct_at_midpoints(windows: Windows, model, following=None, bend=None) -> Windows:
     """Return windows at the middle of every step, with the rates of change that the model needs
     there.
 
@@ -145,9 +152,9 @@ def meet_midway(windows: Windows, model, following=None, bend=None) -> Windows:
     return _met(windows, jax.vmap(model), following, bend, jnp)
 
 
-def meet_midway_known(windows: Windows, drift: Callable, following, bend=None) -> Windows:
-    """Apply [`meet_midway`][ndde_jax.fit._flow.meet_midway] in NumPy, which compiles nothing,
-    with a drift that takes many physical histories at once.
+def correct_at_midpoints_numpy(windows: Windows, drift: Callable, following, bend=None) -> Windows:
+    """Apply [`correct_at_midpoints`][ndde_jax.fit._flow.correct_at_midpoints] in NumPy, which
+    compiles nothing, with a drift that takes many physical histories at once.
     """
     with np.errstate(all="ignore"):  # a drift may diverge; then nothing is corrected
         return _met(windows, drift, following, bend, np)
@@ -209,7 +216,7 @@ def _met(windows: Windows, drift: Callable, following, bend, xp: ModuleType) -> 
     move, difference = (xp.where(usable[:, None], a, 0) for a in (move, difference))
     count = xp.maximum(xp.sum(usable), 1).astype(difference.dtype)
     square = xp.sum(difference**2, axis=0) / count
-    difference = xp.where(square[None] < TOO_LONG, difference, 0)
+    difference = xp.where(square[None] < MAX_CORRECTION, difference, 0)
     middle = 0.5 * (history + xp.asarray(following)) + (0 if bend is None else xp.asarray(bend))
     middle = xp.where(usable[:, None, None], middle, history)
     if windows.lags[0] == 0:
@@ -333,7 +340,7 @@ def fit_flow(
                 f"{slots} inputs. Thin out the graph, or set max_inputs."
             )
         family = "network"
-    make_room(windows, base, config, key)
+    drop_programs_if_many(windows, base, config, key)
     starts = None
     if family != "polynomial":
         dtype = windows.history.dtype
@@ -382,7 +389,7 @@ def _fit(windows, base, config, starts, slots, rounds, family, simple_numbers):
     def corrected(fits, inputs, outputs, model):
         mask = base.reshape(data.dim, windows.n_lags, data.dim)
         model = NeuralDDE(model, mask, windows.scaling, windows.dt, windows.lags)
-        met = FlatData(meet_midway(windows, model))
+        met = FlatData(correct_at_midpoints(windows, model))
         if networks is not None:
             fits = networks.train(
                 fits.network, fits.decay, met.inputs, met.outputs, STEPS_PER_ROUND
@@ -487,12 +494,12 @@ class _Networks:
             alone = (jnp.arange(self.members) == best).astype(self.dtype)
             share = jnp.where(jnp.isfinite(risk[best]), share, alone)
             spread = lambda network: spread_network(network, mask, self.slots)  # noqa: E731
-            return _side_by_side(jax.vmap(spread)(fits.network), share / jnp.sum(share))
+            return _merge_networks(jax.vmap(spread)(fits.network), share / jnp.sum(share))
 
         return jax.lax.map(target, (fits, self.base))
 
 
-def _side_by_side(networks: tuple, share: Float[Array, "member"]) -> tuple:
+def _merge_networks(networks: tuple, share: Float[Array, "member"]) -> tuple:
     """Return the weighted mean of networks `[member ...]` as one network with block-diagonal
     layers.
     """
@@ -562,13 +569,13 @@ def fit_drift(
     """
     family = Best() if family is None else family
     if not isinstance(family, Family):
-        raise refusal(
+        raise argument_error(
             "family", "a family such as ndde_jax.models.Networks()", family, "Mind the parentheses."
         )
     if flow is not None and not isinstance(flow, Flow):
-        raise refusal("flow", "a ndde_jax.fitting.Flow or None", flow)
+        raise argument_error("flow", "a ndde_jax.fitting.Flow or None", flow)
     if isinstance(family, AbstractFamily):
-        return _fit_own(windows, graph, family, flow, key)
+        return _fit_custom_family(windows, graph, family, flow, key)
     names = {Networks: "network", Polynomials: "polynomial", Best: "auto"}
     name = next(name for kind, name in names.items() if isinstance(family, kind))
     networks = family.networks if isinstance(family, Best) else family
@@ -582,7 +589,7 @@ def fit_drift(
     return fit_flow(windows, graph, key=key, family=name, **options)
 
 
-def _fit_own(windows, graph, family: AbstractFamily, flow: Flow | None, key) -> NeuralDDE:
+def _fit_custom_family(windows, graph, family: AbstractFamily, flow: Flow | None, key) -> NeuralDDE:
     """Return the drift of a family that has its own method `fit`, corrected in rounds."""
     _, key = checked_refit("fit_drift", windows, None, key)
     windows = _blank_where_refused(windows)
@@ -590,7 +597,7 @@ def _fit_own(windows, graph, family: AbstractFamily, flow: Flow | None, key) -> 
     rounds = 0 if flow is None or windows.scheme != "euler" else flow.rounds
     model = _fit_once(windows, windows, mask, family, key)
     for _ in range(rounds):
-        model = _fit_once(windows, meet_midway(windows, model), mask, family, key)
+        model = _fit_once(windows, correct_at_midpoints(windows, model), mask, family, key)
     return model
 
 

@@ -7,7 +7,7 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from .._checks import refusal
+from .._checks import argument_error
 from .._types import as_number, floating_type
 
 # Strengths below this share of a rate's variance are within the error of difference quotients.
@@ -89,5 +89,5 @@ def as_price(price: Any, name: str = "price") -> AbstractPrice:
         return price
     if isinstance(price, type | str):
         remedy = "Mind the parentheses: EBIC()."
-        raise refusal(name, "a price such as ndde_jax.select.EBIC()", price, remedy)
+        raise argument_error(name, "a price such as ndde_jax.select.EBIC()", price, remedy)
     return PerInput(as_number(name, above=0)(price))

@@ -13,6 +13,7 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from .._axes import from_graph_axes
 from .._checks import (
+    argument_error,
     check_config,
     check_graph,
     check_key,
@@ -20,9 +21,8 @@ from .._checks import (
     check_whole,
     check_windows,
     is_traced,
-    refusal,
 )
-from .._memory import make_room
+from .._memory import drop_programs_if_many
 from .._types import Checked, Graph, Settings, setting
 from ..models._model import NeuralDDE
 from ..models._networks import Layer, MaskedDrift, init_layers
@@ -281,7 +281,7 @@ def fit_graph(
     config, key = checked_refit("fit_graph", windows, config, key, max_inputs)
     kept, base = checked_graph(windows, graph)
     slots = input_slots(windows, graph, max_inputs)
-    make_room(windows, config, key)
+    drop_programs_if_many(windows, config, key)
     layers, _ = fit_layers(windows, base, config, slots, key=key)
     mask = from_graph_axes(kept)
     return NeuralDDE(MaskedDrift(layers), mask, windows.scaling, windows.dt, windows.lags)
@@ -294,7 +294,7 @@ def checked_graph(windows: Windows, graph: Any) -> tuple[Graph, Array]:
     shape = (windows.dim, windows.dim, windows.n_lags)
     if isinstance(graph, str):
         if graph != "full":
-            raise refusal("graph", "'full' or [source target lag]", graph)
+            raise argument_error("graph", "'full' or [source target lag]", graph)
         graph = windows.prior.allowed
     graph = check_graph(graph, shape)
     return graph, from_graph_axes(graph).reshape(windows.dim, -1)

@@ -19,7 +19,7 @@ from .._checks import (
     check_real_array,
     check_whole,
     is_traced,
-    shown,
+    short_repr,
 )
 from .._types import Checked, Settings, as_scalar, number, root, setting
 from ..models._networks import Layer
@@ -135,7 +135,7 @@ def as_path(values: Any) -> Float[Array, "price"]:
     if array.ndim != 1:
         raise ValueError(f"path must be a sequence of numbers; got shape {array.shape}.")
     if not is_traced(array) and not np.all(np.asarray(array) >= 0):
-        raise ValueError(f"path must hold prices that are not negative; got {shown(values)}.")
+        raise ValueError(f"path must hold prices that are not negative; got {short_repr(values)}.")
     return array
 
 

@@ -16,11 +16,11 @@ from ..select._between import (
     FINEST as SAME,
     NEAREST,
     SETTLED,
+    FittedDelays,
     Record,
-    Settled,
     fewest_windows,
+    fit_delays,
     runs_of,
-    settle,
 )
 from ..select._measured import Measured
 from ..select._midpoint import midpoint_windows
@@ -31,7 +31,7 @@ from ..windows._windows import KnownData, Windows
 # Number of candidates on either side with which a lag is compared.
 NEAR = 3
 # Largest risk of splines, relative to that of the model that found the graph.
-WORSE = 1.1
+MAX_RISK_RATIO = 1.1
 # Smallest half-width of the interval of an estimate, in samples, which discretisation leaves
 # whatever the noise.
 FINEST = 0.25
@@ -204,11 +204,11 @@ def delays_of(samples: Samples, screened: Screened, measured: Measured) -> Delay
     ends = np.stack([np.maximum(own - half, 0), own + half], axis=-1)
     there = np.isfinite(own)
     found = np.where(there, own, delays), np.where(there[..., None], ends, intervals)
-    found = up_to(windows.lags[-1] + 1.0, found)
-    return with_lags_not_excluded(screened, measured.graph, found)
+    found = clip_intervals(windows.lags[-1] + 1.0, found)
+    return widen_intervals(screened, measured.graph, found)
 
 
-def up_to(latest: float, found: Delays) -> Delays:
+def clip_intervals(latest: float, found: Delays) -> Delays:
     """Return delays with intervals that end at the latest delay that was tried: where the data
     barely determine a delay, the curvature says nothing about distant ones.
     """
@@ -216,7 +216,7 @@ def up_to(latest: float, found: Delays) -> Delays:
     return delays, np.minimum(intervals, np.fmax(delays, latest)[..., None])
 
 
-def with_lags_not_excluded(screened: Screened, graph: KnownGraph, found: Delays) -> Delays:
+def widen_intervals(screened: Screened, graph: KnownGraph, found: Delays) -> Delays:
     """Return delays with wider intervals where a delay stays at its candidate lag: they include all
     delays closest to a candidate that is not excluded, and neighbouring lags of the same source
     that were also kept.
@@ -253,8 +253,9 @@ def profile_delays(
     the graph; NaN where there is no edge.
 
     For every target, splines and products of its inputs describe the rate, and the delays of its
-    sources are fitted with them by [`settle`][ndde_jax.select._between.settle]. Neighbouring kept
-    lags of one source become one delay where that describes the rate with fewer terms.
+    sources are fitted with them by [`fit_delays`][ndde_jax.select._between.fit_delays].
+    Neighbouring kept lags of one source become one delay where that describes the rate with fewer
+    terms.
 
     Delays stay at their candidate lag, with the neighbouring candidates as ends of the interval,
     for candidates below 2 samples, irregular samples, targets whose delays are `known`, and targets
@@ -275,7 +276,7 @@ def profile_delays(
         return delays, intervals
     record = Record.of(samples, windows)
     for target in map(int, np.flatnonzero(free.any(axis=(0, 2)))):
-        most = np.inf if risk is None else WORSE * (float(risk[target]) + FLOOR)
+        most = np.inf if risk is None else MAX_RISK_RATIO * (float(risk[target]) + FLOOR)
         found = _settled(record, data, lags, graph[:, target], target, most)
         if found is None:
             continue
@@ -283,7 +284,7 @@ def profile_delays(
         low, high = np.maximum(settled.delay - settled.half, 0), settled.delay + settled.half
         start = np.array([lags[group].mean() for _, group in terms])
         # A delay that reaches the end of its range has not converged and stays at its candidate.
-        inside = np.abs(settled.delay - start) < room_of(lags, terms) - SETTLED
+        inside = np.abs(settled.delay - start) < search_ranges(lags, terms) - SETTLED
         inside &= settled.delay > NEAREST
         for k, (source, group) in enumerate(terms):
             if not inside[k]:
@@ -370,7 +371,7 @@ def _settled(
     target: int,
     most: float,
     charge: float = 0.0,
-) -> tuple[Settled, list[Term]] | None:
+) -> tuple[FittedDelays, list[Term]] | None:
     """Return the delays of a target and the terms they belong to; None if it has none, or if the
     risk of splines exceeds `most`. The criterion, plus `charge` per term, decides between one delay
     for neighbouring lags and one for each.
@@ -385,7 +386,7 @@ def _settled(
     for terms in [groups] if len(separate) == len(groups) else [groups, separate]:
         sources = [source for source, _ in terms]
         start = [lags[group].mean() for _, group in terms]
-        found = settle(record, data, known, sources, start, room_of(lags, terms), target)
+        found = fit_delays(record, data, known, sources, start, search_ranges(lags, terms), target)
         if found is None or found.risk + FLOOR > most:
             continue
         cost = found.criterion + charge * len(terms)
@@ -394,7 +395,7 @@ def _settled(
     return best
 
 
-def room_of(lags, terms) -> Float[np.ndarray, " term"]:
+def search_ranges(lags, terms) -> Float[np.ndarray, " term"]:
     """Return the distance that the delay of each term may move: one candidate step, plus half of
     one for every further lag.
     """

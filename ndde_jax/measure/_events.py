@@ -16,22 +16,22 @@ from ..select._splines import spline_graph
 from ..windows._prior import PriorKnowledge
 from ..windows._windows import KnownData, Windows, lagged_windows
 from ._delays import Delays, candidate_lags
-from ._precedence import Ranking, TravelTime, events_alone, likeness, rank_sources, travel_time
+from ._precedence import Ranking, TravelTime, likeness, rank_sources, travel_time, trust_bound
 from ._relevance import linear_gains
 
 # Weight of precedence above which it decides the graph as well.
 DECISIVE = 0.5
 # Precedence below which neither of two variables is first.
-FIRST = 0.05
+MIN_PRECEDENCE = 0.05
 # Share of a rate that the strongest source of a target adds to the present states of all others, by
 # splines and products, median over targets. Above it variables drive one another by a law, in
 # spikes like those of a relaxation oscillation. Chosen by inspection: it is .00 to .37 for
 # simulated rivers and a flood, .81 to .93 for Brusselators and neurons.
-LAW = 0.6
+MAX_PRESENT_SHARE = 0.6
 # Share of a rate that one source adds, given all others, above which variables are not proxies for
 # one another, for example daily rain and soil moisture. Chosen by inspection: it is at most .16 for
 # simulated rivers and a flood, .9 for rain and soil.
-TOLD = 0.5
+MAX_SINGLE_SOURCE_SHARE = 0.5
 # Delays are tried up to this share of the record, which leaves four segments to compare.
 LONGEST = 1 / 16
 
@@ -73,23 +73,23 @@ def read_events(samples: Samples, *, lags, prior: PriorKnowledge | None = None) 
     tree of the greatest dependences (Chow and Liu,
     [1968](https://doi.org/10.1109/TIT.1968.1054142)). A source passes its signal to one variable.
     """
-    if not events_alone(samples) > DECISIVE:
+    if not trust_bound(samples) > DECISIVE:
         return None
     windows = lagged_windows(samples, lags=lags, scheme="euler", prior=prior)
     data = KnownData(windows)
     if data.refused:
         return None
     strengths, itself = np.maximum(linear_gains(data)[0], 0), np.eye(samples.dim, dtype=bool)
-    if np.where(itself, 0, strengths).max() > TOLD:
+    if np.where(itself, 0, strengths).max() > MAX_SINGLE_SOURCE_SHARE:
         return None
     ranking = rank_sources(samples, strengths)
     if not ranking.trust > DECISIVE:
         return None
-    leads = (ranking.precedence > FIRST) & ~itself
+    leads = (ranking.precedence > MIN_PRECEDENCE) & ~itself
     if not leads.any():
         return None  # shocks that reach all variables within one sample, as in a market
     present = spline_graph(lagged_windows(samples, lags=(0,), scheme="euler"))
-    if np.median(np.where(itself, 0, present.source_value).max(axis=0)) > LAW:
+    if np.median(np.where(itself, 0, present.source_value).max(axis=0)) > MAX_PRESENT_SHARE:
         return None
     alike = np.where(leads, likeness(samples, largest_shift(samples)), -np.inf)
     nearest = leads & _tree(np.maximum(alike, alike.T)) & (alike == alike.max(axis=1)[:, None])

@@ -16,13 +16,13 @@ import jax.numpy as jnp
 import numpy as np
 
 from .._memory import padded_length
-from ..fit._flow import Flow, fit_drift, meet_midway
+from ..fit._flow import Flow, correct_at_midpoints, fit_drift
 from ..models._families import Best, Family
 from ..models._model import AbstractDelayModel, NeuralDDE
 from ..models._polynomials import MAX_TERMS, monomials
 from ..samples._noise import measurement_errors
 from ..samples._samples import Samples
-from ..select._target_fit import beyond_chance, chance_of_leftover
+from ..select._target_fit import leftover_p_value, significant_leftovers
 from ..windows._stencils import reads_filtered
 from ..windows._windows import Windows, lagged_windows, pad_windows
 
@@ -50,7 +50,7 @@ def fit_law(windows: Windows, graph: Any, family: Family, *, key: Any) -> Abstra
         return fit_drift(windows, graph, family, key=key)
     windows = pad_windows(windows, padded_length(len(windows.valid)))
     law = fit_drift(windows, graph, family.polynomials, key=key)
-    if not any(leaves_something(windows, law)):
+    if not any(residual_is_explained(windows, law)):
         return law
     return fit_drift(windows, graph, family, flow=Flow(NETWORK_ROUNDS), key=key)
 
@@ -81,7 +81,7 @@ def law_windows(samples: Samples, windows: Windows) -> Windows:
     return lagged_windows(samples, lags=windows.lags, scheme="euler", prior=windows.prior)
 
 
-def leaves_something(windows: Windows, law: NeuralDDE) -> list[bool]:
+def residual_is_explained(windows: Windows, law: NeuralDDE) -> list[bool]:
     """Return, for each target, whether smooth functions of its inputs explain the residual of its
     polynomial.
     """
@@ -93,18 +93,18 @@ def leaves_something(windows: Windows, law: NeuralDDE) -> list[bool]:
     mask = np.asarray(law.mask).reshape(len(used), -1)
     root = np.sqrt(np.asarray(windows.weight, np.float64))
     chances = [
-        chance_of_leftover(
+        leftover_p_value(
             root * residual[:, j], root[:, None] * terms[:, j, used[j]], inputs[:, mask[j]], root
         )
         for j in range(len(used))
     ]
-    return beyond_chance(chances)
+    return significant_leftovers(chances)
 
 
 @eqx.filter_jit
 def _residuals(windows: Windows, law: NeuralDDE):
     """Return the residuals of the rates, all terms and the inputs, at the middle of every step."""
-    seen = meet_midway(windows, law)
+    seen = correct_at_midpoints(windows, law)
     drift = law.drift
     inputs = jnp.where(windows.valid[:, None], seen.history.reshape(len(seen.valid), -1), 0)
 

@@ -18,15 +18,15 @@ import numpy as np
 from jaxtyping import Float, PRNGKeyArray
 
 from .._checks import (
+    argument_error,
     check_concrete,
     check_key,
     check_number,
     check_real_array,
     check_whole,
-    refusal,
 )
 from .._types import Checked, Square, divisor
-from ..samples._gaps import bridged
+from ..samples._gaps import linearly_interpolated
 from ..samples._reading import read_samples
 from ..samples._samples import Samples
 
@@ -37,7 +37,7 @@ ORDERS = (1, 2, 3, 5)
 FEWEST = 60
 # Share of its size below which the spread of a column is rounding error, and the ridge of
 # regressions, relative to the spread of columns: far below what any record resolves.
-STILL, RIDGE = 1e-12, 1e-7
+CONSTANT, RIDGE = 1e-12, 1e-7
 # Shares below this are rounding errors, such as those of constant sources.
 ROUNDING = 1e-13
 # Shifts, in samples, at which two variables are compared for likeness.
@@ -60,7 +60,7 @@ LASTING = (0.5, 1.0)
 JUMP, REPEATED = 0.5, 0.5
 # Largest number of changes of a set variable that are a few events: five of a heating system are,
 # twenty of a control loop are not; chosen by inspecting these two.
-MANY = 10
+MAX_SET_CHANGES = 10
 # Strength of a target's strongest source, median over targets: if that much is left after
 # conditioning, sources can be distinguished.
 STRONG = (0.25, 0.12)
@@ -160,7 +160,7 @@ def rank_sources(x: Any, strengths: Any) -> Ranking:
     strengths = np.asarray(strengths, float)
     if strengths.shape != (samples.dim, samples.dim):
         raise ValueError(f"strengths must be {what}; got an array of shape {strengths.shape}.")
-    if why := _not_compared(samples):
+    if why := _why_not_ranked(samples):
         reason = f"strengths rank the sources: {why}."
         return Ranking(strengths, np.zeros_like(strengths), 0.0, reason)
     first = precedence(samples)
@@ -173,7 +173,7 @@ def _read(samples: Any, who: str) -> Samples:
     return samples if isinstance(samples, Samples) else read_samples(samples, dt=1.0)
 
 
-def _not_compared(samples: Samples) -> str:
+def _why_not_ranked(samples: Samples) -> str:
     """Return why no variable can be ranked first; empty if one can."""
     if samples.dim == 1:
         return "there is one variable"
@@ -197,16 +197,16 @@ def _was_set(samples: Samples, variable: int) -> bool:
     steps = np.concatenate([np.diff(value) for value in values])
     away = np.isfinite(steps) & (later != levels[counts.argmax()])
     jumps = np.abs(steps[np.isfinite(steps) & (steps != 0)])
-    if not away.any() or len(jumps) <= MANY or np.median(jumps) < JUMP * together.std():
+    if not away.any() or len(jumps) <= MAX_SET_CHANGES or np.median(jumps) < JUMP * together.std():
         return False
     return float(np.mean(steps[away] == 0)) > REPEATED
 
 
-def events_alone(samples: Samples) -> float:
+def trust_bound(samples: Samples) -> float:
     """Return an upper bound on the weight of precedence, from the conditions that need no
     strengths.
     """
-    if _not_compared(samples):
+    if _why_not_ranked(samples):
         return 0.0
     trust = min(_ramp(np.log(_tails(samples)), np.log(TAILS)), _ramp(_lasting(samples), LASTING))
     trust = min(trust, _ramp(_likeness(samples), LIKENESS)) if trust > 0 else trust
@@ -251,7 +251,10 @@ def _bridged(samples: Samples) -> list[Float[np.ndarray, "time dim"]]:
     """Return values scaled by their spread, with straight lines across gaps."""
     together = np.concatenate([np.asarray(v, float) for v in samples.values])
     centre, spread = np.nanmean(together, axis=0), divisor(np.nanstd(together, axis=0))
-    return [bridged(np.asarray(value, float) - centre) / spread for value in samples.values]
+    return [
+        linearly_interpolated(np.asarray(value, float) - centre) / spread
+        for value in samples.values
+    ]
 
 
 def _likeness(samples: Samples) -> float:
@@ -330,7 +333,7 @@ def _shares(samples: Samples):
             alone = float(np.sum(left**2))
             if total[target] > 0:
                 own[target] += (1 - alone / total[target]) / len(ORDERS)
-            if alone <= STILL * total[target]:
+            if alone <= CONSTANT * total[target]:
                 continue
             # One target at a time: all pairs of a hundred variables would take gigabytes.
             sources = _without(past[others, :order], known)
@@ -361,7 +364,7 @@ def _root(samples: Samples, order: int):
     size = np.sqrt(np.mean(kept**2, axis=0))
     kept = kept - kept.mean(axis=0)
     scale = np.sqrt(np.mean(kept**2, axis=0))
-    kept = kept / np.where(scale > STILL * size, scale, np.inf)
+    kept = kept / np.where(scale > CONSTANT * size, scale, np.inf)
     # Ridge rows, which separate constants and copies and are too small to matter elsewhere.
     n_past = order * samples.dim
     ridge = RIDGE * np.sqrt(len(kept)) * np.eye(n_past, kept.shape[1])
@@ -504,7 +507,7 @@ def likeness(samples: Samples, largest: int) -> Square:
 def _position(samples: Samples, variable: Any, name: str) -> int:
     if isinstance(variable, str):
         if variable not in samples.names:
-            raise refusal(name, f"one of {', '.join(samples.names)}", variable)
+            raise argument_error(name, f"one of {', '.join(samples.names)}", variable)
         return samples.names.index(variable)
     check_whole(variable, name, least=0, most=samples.dim - 1)
     return int(variable)

@@ -137,7 +137,7 @@ def linear_gains(data: KnownData) -> tuple[Square, Float[np.ndarray, " target"]]
     power = (y**2).sum(axis=0)
 
     scale, every = divisor(power), np.arange(x.shape[1])
-    apart = _apart(x)
+    apart = _inverse_factor(x)
     if apart is not None:
         # The part that only a source explains lies along its rows of the inverse.
         along = [np.linalg.qr(apart[every % data.dim == i].T)[0] for i in range(data.dim)]
@@ -153,7 +153,7 @@ def linear_gains(data: KnownData) -> tuple[Square, Float[np.ndarray, " target"]]
     return np.stack(without) - full[None], full
 
 
-def _apart(x: Float[np.ndarray, "row input"]) -> Float[np.ndarray, "input input"] | None:
+def _inverse_factor(x: Float[np.ndarray, "row input"]) -> Float[np.ndarray, "input input"] | None:
     """Return the inverse of a triangular factor; None if inputs are almost collinear."""
     factor = x[: x.shape[1]]
     if len(factor) < x.shape[1] or not np.diagonal(factor).all():

@@ -13,7 +13,7 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from .._axes import from_flat_inputs, to_graph_axes
 from .._checks import check_kind
-from .._memory import make_room
+from .._memory import drop_programs_if_many
 from .._types import Checked, Scores
 from ..fit._newton import fit_network, select_inputs
 from ..fit._prices import EBIC, as_price
@@ -87,7 +87,7 @@ def signal_strengths(
         graph = recover(windows, refitting_strategy(windows, config), key=fit_key).graph
     kept, base = checked_graph(windows, graph)
     max_inputs = input_slots(windows, graph, max_inputs)
-    make_room(windows, config, key)
+    drop_programs_if_many(windows, config, key)
     found = _compared(windows, base, config, max_inputs, key=key)
     n = jnp.maximum(windows.n_valid, 1).astype(found["value"].dtype)
     threshold = EBIC()(found["risk_in_sample"], n, base.shape[1], config.width)

@@ -289,7 +289,7 @@ def interval_coverage(
             f"low, high and truth must have one shape; got {shapes[0]}, {shapes[1]} and "
             f"{shapes[2]}."
         )
-    low, high, truth = _less_the_level(truth, low, high, truth)
+    low, high, truth = _subtract_level(truth, low, high, truth)
     came = ~jnp.isnan(truth)
     return jnp.mean(((low <= truth) & (truth <= high)).astype(truth.dtype), where=came)
 
@@ -351,7 +351,7 @@ def _floating(value: Any) -> Array:
     return to_jax(value, floating_type(value))
 
 
-def _less_the_level(level: Any, *values: Any) -> list[Array]:
+def _subtract_level(level: Any, *values: Any) -> list[Array]:
     """Return the values minus a level, in the precision in which they are given: JAX's may not
     resolve differences at levels such as 1e9.
     """
@@ -369,5 +369,5 @@ def _paths(samples: Any, truth: Any) -> tuple[Array, Array]:
         raise ValueError(
             f"samples must be [path *shape] and truth [*shape]; got {shape} and {np.shape(truth)}."
         )
-    samples, truth = _less_the_level(truth, samples, truth)
+    samples, truth = _subtract_level(truth, samples, truth)
     return samples, truth

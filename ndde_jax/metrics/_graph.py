@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, ArrayLike, Bool, Float, Int, Shaped
 
-from .._checks import check_flag, check_real_array, is_traced, refusal
+from .._checks import argument_error, check_flag, check_real_array, is_traced
 from .._types import Checked
 
 # Scores of edges, or edges as booleans or numbers, of any shape; and which entries count.
@@ -249,7 +249,7 @@ def _flat(values, truth, where, name):
         check_real_array(where, "where", "booleans, which entries count")
         where = where if hasattr(where, "dtype") else np.asarray(where)
         if not jnp.issubdtype(where.dtype, np.bool_):
-            raise refusal("where", "booleans, which entries count", where)
+            raise argument_error("where", "booleans, which entries count", where)
     keep = jnp.ones((), bool) if where is None else jnp.asarray(where)
     try:
         keep = jnp.broadcast_to(keep, values.shape)

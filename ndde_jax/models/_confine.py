@@ -20,7 +20,7 @@ from ._model import AbstractWrappedModel, NeuralDDE, check_model
 
 # Half-width of a box, in units of the largest distance of a state from its centre. A value of 1.1
 # bent learned attractors that extend slightly beyond their data.
-SPARE = 2.0
+BOX_MARGIN = 2.0
 
 
 class Certificate(eqx.Module):
@@ -119,7 +119,7 @@ def _box(xp, history, valid, own: Scaling, center):
     center = (low + high) / 2 if center is None else center
     reach = xp.maximum(high - center, center - low)
     # A variable that changes only at the very end is constant over all states.
-    return center, SPARE * xp.where(reach > 0, reach, own.scale)
+    return center, BOX_MARGIN * xp.where(reach > 0, reach, own.scale)
 
 
 def confine(

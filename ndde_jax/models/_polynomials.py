@@ -36,10 +36,10 @@ MAX_DEGREE = 3
 MAX_TERMS = 100
 # Polynomials are constant further outside the data than this share of their range, since nothing
 # else bounds them. Wide, because a correct polynomial is correct out there as well.
-SPARE = 0.5
+CLIP_MARGIN = 0.5
 # Zero is the natural origin of physical laws, unless it is more than this many standard deviations
 # away, where the powers of a variable are collinear.
-FAR = 12.0
+MAX_ORIGIN_SHIFT = 12.0
 
 Exponents = tuple[tuple[int, ...], ...]
 
@@ -150,7 +150,7 @@ def natural_origin(scaling: Scaling) -> Float[Array, "dim"]:
     far away.
     """
     shift = _shift(scaling)
-    return jnp.where(jnp.abs(shift) <= FAR, shift, 0)
+    return jnp.where(jnp.abs(shift) <= MAX_ORIGIN_SHIFT, shift, 0)
 
 
 def _shift(scaling: Scaling) -> Float[Array, "dim"]:
@@ -164,7 +164,7 @@ def physical_units(
     product of the variables themselves, because zero is far from their values.
     """
     source = index % scaling.scale.shape[0]
-    natural = (scaling.scale > 0) & (jnp.abs(_shift(scaling)) <= FAR)
+    natural = (scaling.scale > 0) & (jnp.abs(_shift(scaling)) <= MAX_ORIGIN_SHIFT)
     e = np.asarray(exponents)
     powers = scaling.scale[source][None] ** e.astype(scaling.scale.dtype)
     size = jnp.prod(jnp.where(e > 0, powers, 1), axis=1)
@@ -207,7 +207,7 @@ def fit_polynomial(
     n = jnp.maximum(jnp.sum(weight), 2)
     # The choice of terms has no derivative; their coefficients have one.
     chosen = _eliminate(*jax.lax.stop_gradient((columns, y, n)), allowed, exponents)
-    found, k = _exactly(columns, y, chosen), chosen.count
+    found, k = _with_derivatives(columns, y, chosen), chosen.count
     error = jnp.sum((y - columns @ found) ** 2)
     # The risk from the triangular factor has less rounding error.
     risk = chosen.risk + error - jax.lax.stop_gradient(error)
@@ -230,7 +230,7 @@ def _length(columns: Float[Array, "row *column"], usable: Any = True):
     return jnp.sqrt(jnp.where(usable, square, 1)), usable
 
 
-class _Chosen(eqx.Module):
+class _Elimination(eqx.Module):
     """The result of backward elimination, with the inverse of its normal equations."""
 
     coefficients: Float[Array, "term"]
@@ -239,7 +239,7 @@ class _Chosen(eqx.Module):
     inverse: Float[Array, "term term"]
 
 
-def _exactly(columns, y, chosen: _Chosen) -> Float[Array, "term"]:
+def _with_derivatives(columns, y, chosen: _Elimination) -> Float[Array, "term"]:
     """Return the coefficients, with the derivatives of the least-squares minimum.
 
     A Newton step from them is zero up to rounding error, and its derivative is theirs by the
@@ -264,7 +264,7 @@ def _least_squares(
 
 
 @partial(jax.jit, static_argnames="exponents")
-def _eliminate(columns, y, n, allowed, exponents: Exponents) -> _Chosen:
+def _eliminate(columns, y, n, allowed, exponents: Exponents) -> _Elimination:
     """Return the terms that backward elimination keeps, see `fit_polynomial`.
 
     Under `vmap` fits run one after the other: LAPACK solves single triangular systems, but batches
@@ -274,7 +274,7 @@ def _eliminate(columns, y, n, allowed, exponents: Exponents) -> _Chosen:
     return search(columns, y, n, allowed)
 
 
-def _one_elimination(columns, y, n, allowed, *, exponents: Exponents) -> _Chosen:
+def _one_elimination(columns, y, n, allowed, *, exponents: Exponents) -> _Elimination:
     n_terms, dtype = len(exponents), columns.dtype
     # Work on the triangular factor, whose size does not grow with the data.
     triangle = jnp.linalg.qr(jnp.concatenate([columns, y[:, None]], axis=1), mode="r")
@@ -310,7 +310,7 @@ def _one_elimination(columns, y, n, allowed, *, exponents: Exponents) -> _Chosen
     nothing = (nothing, nothing[0], nothing[0], jnp.full((n_terms, n_terms), jnp.nan, dtype))
     (_, best), _ = jax.lax.scan(from_degree, (jnp.asarray(jnp.inf, dtype), nothing), starts)
     found, risk, k, root = best
-    return _Chosen(found, risk, k, root @ root.T)
+    return _Elimination(found, risk, k, root @ root.T)
 
 
 def bounds(
@@ -320,7 +320,7 @@ def bounds(
     seen = (weight > 0)[:, None]
     low = jnp.min(jnp.where(seen, inputs, jnp.inf), axis=0)
     high = jnp.max(jnp.where(seen, inputs, -jnp.inf), axis=0)
-    return low - SPARE * (high - low), high + SPARE * (high - low)
+    return low - CLIP_MARGIN * (high - low), high + CLIP_MARGIN * (high - low)
 
 
 # Keeps collinear terms from breaking a factorisation in single precision.
@@ -505,10 +505,10 @@ def formulas_of(model: Any) -> list[Formula]:
     check_concrete("equations", model)
     if model.mask.ndim != 3:
         raise ValueError("equations takes one system; got a batch. Index its leaves first.")
-    return [_formula(model, j) or unspoken(model, j) for j in range(model.mask.shape[0])]
+    return [_formula(model, j) or inputs_only(model, j) for j in range(model.mask.shape[0])]
 
 
-def unspoken(model: Any, target: int) -> Formula:
+def inputs_only(model: Any, target: int) -> Formula:
     """Return a formula that names only the inputs of a rate."""
     return Formula(tuple(np.flatnonzero(np.asarray(model.mask)[target].ravel()).tolist()))
 
@@ -551,7 +551,7 @@ def _as_text(formulas, names, lags, dt, digits) -> tuple[str, ...]:
     labels = [name + (f"[t-{lag * dt:.6g}]" if lag else "") for lag in lags for name in names]
     number = lambda value: f"{abs(value):.{digits}g}"  # noqa: E731
     rates = ((f"d{name}/dt", "f") for name in names)
-    return _written(formulas, rates, labels, number, ("(", ")"), "^{}", " ")
+    return _format_formulas(formulas, rates, labels, number, ("(", ")"), "^{}", " ")
 
 
 def _as_latex(formulas, names, lags, dt, digits) -> tuple[str, ...]:
@@ -563,10 +563,14 @@ def _as_latex(formulas, names, lags, dt, digits) -> tuple[str, ...]:
         return rf"{mantissa} \cdot 10^{{{int(power)}}}" if power else mantissa
 
     rates = ((rf"\dot{{{name}}}", f"f_{{{name}}}") for name in written)
-    return _written(formulas, rates, labels, number, (r"\left(", r"\right)"), "^{{{}}}", r"\,")
+    return _format_formulas(
+        formulas, rates, labels, number, (r"\left(", r"\right)"), "^{{{}}}", r"\,"
+    )
 
 
-def _written(formulas, rates, labels, number, brackets, raised: str, times) -> tuple[str, ...]:
+def _format_formulas(
+    formulas, rates, labels, number, brackets, raised: str, times
+) -> tuple[str, ...]:
     """Return the formulas in one style; `rates` holds the name of each rate and of its function,
     which is used if it has no formula.
     """

@@ -89,7 +89,7 @@ def pairs_of(n_slots: int) -> tuple[np.ndarray, np.ndarray]:
     return pairs[:, 0], pairs[:, 1]
 
 
-class KnownSplines(NamedTuple):
+class HostSplines(NamedTuple):
     """The physical drift of a spline model on the host, in double precision, for many physical
     histories at once. Nothing is compiled, and single targets can be evaluated alone.
 
@@ -143,7 +143,7 @@ class KnownSplines(NamedTuple):
         return s.rate_center[target] + s.rate_scale[target] * rate
 
 
-def known_splines(model: Any) -> KnownSplines | None:
+def host_splines(model: Any) -> HostSplines | None:
     """Return the drift of a spline model on the host; None for other models."""
     drift = getattr(model, "drift", None)
     if not isinstance(drift, SplineDrift):
@@ -163,4 +163,4 @@ def known_splines(model: Any) -> KnownSplines | None:
     if own.networks is not None:
         weight = own.networks.layers[0][0] * mask[:, None]
         own = eqx.tree_at(lambda drift: drift.networks.layers[0][0], own, weight)
-    return KnownSplines(own, s)
+    return HostSplines(own, s)

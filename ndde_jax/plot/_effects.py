@@ -16,7 +16,7 @@ from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import FigureBase
 from matplotlib.ticker import MaxNLocator
 
-from .._checks import check_names, check_real_array, refusal
+from .._checks import argument_error, check_names, check_real_array
 from .._spoken import amount, percent
 from .._types import Checked
 from ..samples._dates import dates_after
@@ -31,7 +31,7 @@ HIGH = 30
 
 def _check(value: Any, name: str, has: str, made_by: str) -> None:
     if not hasattr(value, has) or isinstance(value, type):
-        raise refusal(name, f"what {made_by} returns", value)
+        raise argument_error(name, f"what {made_by} returns", value)
 
 
 def plot_surface(surface: Any, *, fig: FigureBase | None = None) -> FigureBase:
@@ -271,13 +271,13 @@ def plot_trajectories(
     check_real_array(x, "x", "[time dim]")
     t, x = np.asarray(t), np.asarray(x)
     if x.ndim != 2 or 0 in x.shape:
-        raise refusal("x", "[time dim], with at least one sample and variable", x)
+        raise argument_error("x", "[time dim], with at least one sample and variable", x)
     if t.shape != x.shape[:1] or t.dtype.kind not in "fiuM":
-        raise refusal("t", f"one number or datetime64 stamp for each of {len(x)} samples", t)
+        raise argument_error("t", f"one number or datetime64 stamp for each of {len(x)} samples", t)
     names = short_names(check_names(names, x.shape[1]))
     if units is not None:
         if isinstance(units, str) or not isinstance(units, Sequence):
-            raise refusal("units", "a sequence of words, one per variable", units)
+            raise argument_error("units", "a sequence of words, one per variable", units)
         if len(units) != x.shape[1]:
             raise ValueError(f"units must be {x.shape[1]}, one per variable; got {len(units)}.")
     fig = figure_for(fig, 8.0, 0.8 + 0.95 * x.shape[1])

@@ -26,7 +26,7 @@ from matplotlib.text import Text
 from matplotlib.ticker import MaxNLocator
 from matplotlib.transforms import Bbox
 
-from .._checks import check_graph, check_names, check_positive, check_real_array, refusal
+from .._checks import argument_error, check_graph, check_names, check_positive, check_real_array
 from .._types import Checked
 from ..samples._trajectories import read_lags
 
@@ -437,7 +437,7 @@ def plot_discovery(found: Any) -> Figure:
     """
     needed = ("graph", "scores", "names", "lags", "dt", "time_unit")
     if missing := [name for name in needed if not hasattr(found, name)]:
-        raise refusal("found", f"a Discovery, with {missing[0]}", found)
+        raise argument_error("found", f"a Discovery, with {missing[0]}", found)
     dim, _, n_lags = np.shape(found.scores)
     side, tall = _graph_size(dim)
     page = _PAGE if dim > _MANY else 0.6  # panels beside the graph are preferably stacked

@@ -77,10 +77,10 @@ def spline_columns(
 
 # Weights of the means of the two samples one, three and five steps away, for interpolation on a
 # line, a cubic and a quintic. The zero weight evaluates the line at the same samples as the cubic.
-GUESSES = ((1.0, 0.0), (9 / 8, -1 / 8), (75 / 64, -25 / 128, 3 / 128))
+INTERPOLATION_WEIGHTS = ((1.0, 0.0), (9 / 8, -1 / 8), (75 / 64, -25 / 128, 3 / 128))
 
 
-class Between(NamedTuple):
+class InterpolationErrors(NamedTuple):
     """The mean squared errors of interpolating a sample from its neighbours, relative to the mean
     square of a step, `[dim]`: on `lines`, `cubics` and `quintics` through every other sample.
 
@@ -92,11 +92,11 @@ class Between(NamedTuple):
     quintics: Float[np.ndarray, " dim"]
 
     @classmethod
-    def of(cls, recordings: list[np.ndarray]) -> "Between":
+    def of(cls, recordings: list[np.ndarray]) -> "InterpolationErrors":
         """Return the errors in recordings, each `[time dim]`, NaN where missing."""
-        errors, steps = np.zeros((2, len(GUESSES), recordings[0].shape[1]))
+        errors, steps = np.zeros((2, len(INTERPOLATION_WEIGHTS), recordings[0].shape[1]))
         for x in recordings:
-            for k, weights in enumerate(GUESSES):
+            for k, weights in enumerate(INTERPOLATION_WEIGHTS):
                 reach = 2 * len(weights) - 1
                 if (n := len(x) - reach) <= reach:
                     continue

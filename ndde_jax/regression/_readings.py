@@ -32,7 +32,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from .._types import KnownGraph, divisor
-from ._design import WIDTH, Between, check_room, knots_of, spline_terms
+from ._design import WIDTH, InterpolationErrors, check_room, knots_of, spline_terms
 from ._distributed import distributed_lags
 from ._search import FLOOR, LINE, OUT, PROGRESS, Problem, Selection, best_of, search_from
 from ._summed import sums_of, with_changed
@@ -145,7 +145,7 @@ class _Steps(NamedTuple):
     around: dict[int, np.ndarray]
     measured: dict[int, np.ndarray]
     knots: np.ndarray
-    between: Between
+    between: InterpolationErrors
 
 
 class _Fit(NamedTuple):
@@ -325,7 +325,7 @@ def _steps(
     """Return the first `most` steps; with a mask `inside`, only steps that start within it."""
     known = [np.isfinite(x).all(axis=1) for x in recordings]
     knots = knots_of(np.concatenate([x[k] for x, k in zip(recordings, known, strict=True)]))
-    between = Between.of(recordings)
+    between = InterpolationErrors.of(recordings)
     rates, now = [], []
     around: dict[int, list[np.ndarray]] = {lag: [] for lag in needed}
     measured: dict[int, list[np.ndarray]] = {lag: [] for lag in (-1, *needed)}
@@ -500,7 +500,7 @@ def compare_readings(
     even = np.ones(len(columns))
     (coarse,) = _Regression(columns, steps.rates, even, dim * len(lags), *flat).search(None)
     graph = (coarse.level > OUT).reshape(dim, len(lags), dim).transpose(2, 0, 1)
-    chosen = _Finer.of(graph, lags, coarse.risk)
+    chosen = _FineLags.of(graph, lags, coarse.risk)
     found = _compare(
         [x[:, chosen.variables] for x in recordings],
         chosen.lags,
@@ -519,7 +519,7 @@ def compare_readings(
     )
 
 
-class _Finer(NamedTuple):
+class _FineLags(NamedTuple):
     """A part of the candidates, with all lags around those that matter.
 
     - `variables`: targets and their sources; `targets`: whether each of these is a target.
@@ -530,7 +530,7 @@ class _Finer(NamedTuple):
     lags: tuple[int, ...]
 
     @classmethod
-    def of(cls, graph: np.ndarray, lags: tuple[int, ...], risk: np.ndarray) -> "_Finer":
+    def of(cls, graph: np.ndarray, lags: tuple[int, ...], risk: np.ndarray) -> "_FineLags":
         """Return as many targets of a graph as there is room for, the best explained first; if
         there is no room for one, its lags nearest to those that matter to it.
         """
@@ -540,10 +540,10 @@ class _Finer(NamedTuple):
             some = graph[:, targets]
             variables = np.union1d(np.flatnonzero(some.any((1, 2))), targets)
             used, reach = np.flatnonzero(some.any((0, 1))), lags[-1]
-            fine = _all_about(lags, used, reach)
+            fine = _lags_around(lags, used, reach)
             while len(targets) == 1 and reach > 0 and len(variables) * len(fine) > FINER:
                 reach //= 2
-                fine = _all_about(lags, used, reach)
+                fine = _lags_around(lags, used, reach)
             if len(targets) > 1 and len(variables) * len(fine) > FINER:
                 break
             best = cls(variables, np.isin(variables, targets), fine)
@@ -558,7 +558,7 @@ class _Finer(NamedTuple):
         return some & self.targets[None, :, None]
 
 
-def _all_about(
+def _lags_around(
     lags: tuple[int, ...], used: Int[np.ndarray, " place"], reach: int
 ) -> tuple[int, ...]:
     """Return all lags from each lag in use to halfway to its neighbours, at most `reach`, and one
@@ -591,7 +591,7 @@ def _compare(
         return None
     read = _Compared.of(steps, candidates, allowed, required, np.ones(n))
     weighed, nats, trust = read, read.nats, 1.0
-    variance = changing_variance(read.left)
+    variance = local_variance(read.left)
     if variance is not None:
         # Windows are weighted by the inverse local variance, and evidence by its variability.
         trust = read.calibration()
@@ -766,7 +766,7 @@ def _counting(
     return counting
 
 
-def changing_variance(
+def local_variance(
     left: Float[np.ndarray, "reading window target"],
 ) -> Float[np.ndarray, " window"] | None:
     """Return the relative variance of the noise by window, from residuals, if it clearly changes;
@@ -780,13 +780,15 @@ def changing_variance(
     square = (square / np.maximum(square.mean(axis=0), 1e-300)).mean(axis=1)
     best, least = None, -square.sum() / 2 + CLEARLY
     for memory in MEMORIES:
-        variance = _around(square, memory)
+        variance = _local_mean(square, memory)
         if (nats := -np.sum(np.log(variance) + square / variance) / 2) > least:
             best, least = variance, nats
     return None if best is None else best / best.mean()
 
 
-def _around(square: Float[np.ndarray, " window"], memory: float) -> Float[np.ndarray, " window"]:
+def _local_mean(
+    square: Float[np.ndarray, " window"], memory: float
+) -> Float[np.ndarray, " window"]:
     """Return the weighted mean over the other windows around each window."""
     keep = 0.5 ** (1 / memory)
     total, count = (

@@ -259,7 +259,7 @@ def _at(values: Any, places: Any) -> Any:
     return values.at[places].get(mode="promise_in_bounds", wrap_negative_indices=False)
 
 
-def eliminated(a: Any, b: Any) -> Any:
+def quadratic_forms(a: Any, b: Any) -> Any:
     """Return bᵀ a⁻¹ b for the leading parts of sizes 1 … width, `[*batch width]`.
 
     Unrolled elimination: for small matrices, LAPACK calls cost more than the arithmetic.
@@ -449,7 +449,7 @@ def _gains(free, left, rest):
     # Unit vectors in place of the columns in use.
     eye = jnp.eye(free.shape[-1], dtype=left.dtype)
     matrix = jnp.where(free[:, :, None] & free[:, None, :], rest, eye[None])
-    explained = eliminated(matrix, jnp.where(free, left, 0))
+    explained = quadratic_forms(matrix, jnp.where(free, left, 0))
     return jnp.stack([explained[:, 0], explained[:, -1]])
 
 

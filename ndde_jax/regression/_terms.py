@@ -30,8 +30,8 @@ from ._search import (
     best_pairs,
     columns_price,
     each_alone,
-    eliminated,
     log_choices,
+    quadratic_forms,
     ridge_of,
     search,
     search_from,
@@ -104,7 +104,7 @@ def _in_pairs(pairs: Any, which: Any, n_inputs: int) -> Any:
     return ((pairs[:, :, None] == numbers[None, None]) & which[:, None, None]).any((0, 1))
 
 
-class Without(NamedTuple):
+class ReducedFit(NamedTuple):
     """A least squares fit without some of its inputs: the rise of the risk, the risk by generalised
     cross-validation, and the residual, `[window]`.
     """
@@ -163,12 +163,12 @@ class Fit(NamedTuple):
         xp, (c, multiplier) = namespace_of((self.columns, inputs)), self._held(inputs)
         return xp.maximum(c @ multiplier, 0)
 
-    def without(self, inputs: Bool[Any, "input"]) -> "Without":
+    def without(self, inputs: Bool[Any, "input"]) -> "ReducedFit":
         """Return the fit without all columns that read one of some inputs."""
         xp, (c, multiplier) = namespace_of((self.columns, inputs)), self._held(inputs)
         rise = xp.maximum(c @ multiplier, 0)
         residual = self.residual + self.columns @ (self.inverse @ multiplier)
-        return Without(rise, self._corrected(rise, inputs), residual)
+        return ReducedFit(rise, self._corrected(rise, inputs), residual)
 
     def corrected_risk(self, inputs: Any = None) -> Any:
         """Return the risk by generalised cross-validation, without some inputs or with all."""
@@ -287,7 +287,7 @@ def outside_gains(design: Design, fit: Fit) -> Any:
     block = design.gram[each, :, each] - overlap @ solved + ridge_of(left.dtype) * eye
     present = design.present
     block = xp.where(present[:, :, None] & present[:, None], block, eye)
-    gain = eliminated(block, xp.where(present, left, 0))
+    gain = quadratic_forms(block, xp.where(present, left, 0))
     return xp.where(fit.terms.linear(), gain[:, 0], gain[:, -1])
 
 

@@ -30,7 +30,7 @@ _FLAGS = dict.fromkeys("true on yes open".split(), "1")
 _FLAGS |= dict.fromkeys("false off no closed".split(), "0")
 # Other minus signs, a Fortran exponent (1.0D+03), and a currency sign.
 _MINUS, _EXPONENT = "[−–‐‑]", r"^([+-]?[\d.]+)[dD]([+-]?\d+)$"
-_MONEY = r"^([+-]?)[$€£¥]\s*"
+_CURRENCY = r"^([+-]?)[$€£¥]\s*"
 # A number with a currency or percent sign, or with a unit after a space.
 _DECORATED = re.compile(
     r"(?=.*[$€£¥%\s])[+-]?[$€£¥]?(\d{1,3}([.,]\d{3})+|\d+)?([.,]?\d+)(\s?%|\s[^\W\d]{1,5})?"
@@ -103,7 +103,7 @@ def decimal_mark(cells: Sequence[str], separator: str) -> str:
     return "," if sure or separator == ";" else "."
 
 
-def points_part_thousands(rows: Sequence[Sequence[str]]) -> bool:
+def points_separate_thousands(rows: Sequence[Sequence[str]]) -> bool:
     """Return whether the points in the numbers of a table separate thousands.
 
     Each point must be followed by three digits. In addition, some number has two points, or some
@@ -190,7 +190,7 @@ def as_numbers(column: Any, *, decimal: str = ".", marks: Sequence[str] = ()) ->
 def _rewritten(texts: Any, decimal: str) -> tuple[Any, list[str]]:
     """Return numbers in Python's notation, and the assumptions made about other notations."""
     said = []
-    for written, plain in ((_MINUS, "-"), (_EXPONENT, r"\1e\2"), (_MONEY, r"\1")):
+    for written, plain in ((_MINUS, "-"), (_EXPONENT, r"\1e\2"), (_CURRENCY, r"\1")):
         texts = texts.str.replace(written, plain, regex=True)
     parts = texts.str.extract(_WITH_UNIT)
     units = parts[1].dropna().unique()

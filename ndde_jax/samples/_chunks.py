@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Float
 
-from .._checks import check_names, check_whole, is_real, refusal
+from .._checks import argument_error, check_names, check_whole, is_real
 from .._types import Checked
 from ._samples import Samples
 
@@ -74,10 +74,10 @@ class Chunks:
             object.__setattr__(self, "columns", check_names(self.columns, None, "columns"))
         source = _opened(self.source)
         if not (_sliced(source) or callable(source) or hasattr(source, "to_batches")):
-            raise refusal("source", EXPECTED, self.source)
+            raise argument_error("source", EXPECTED, self.source)
         if _sliced(source) and (source.ndim not in (1, 2) or not is_real(source.dtype)):
             expected = "real numbers [time dim]"
-            raise refusal("source", expected, f"shape {source.shape} of {source.dtype}")
+            raise argument_error("source", expected, f"shape {source.shape} of {source.dtype}")
         if _sliced(source) and np.isnan(source.shape[0]):
             remedy = "call compute_chunk_sizes() on the Dask array first."
             raise ValueError(f"source must have a known length; {remedy}")
@@ -106,7 +106,7 @@ class Chunks:
         names = tuple(schema.names if self.columns is None else self.columns)
         for name in names:
             if name not in schema.names:
-                raise refusal("columns", f"some of {', '.join(schema.names)}", name)
+                raise argument_error("columns", f"some of {', '.join(schema.names)}", name)
             kind = schema.field(name).type
             if not (is_floating(kind) or is_integer(kind)):
                 remedy = "list the other columns: columns=(...)."
@@ -182,7 +182,7 @@ def as_block(block: Any) -> Float[np.ndarray, "time dim"]:
     block = block[:, None] if block.ndim == 1 else block
     if block.ndim != 2 or not is_real(block.dtype):
         got = f"shape {block.shape} of {block.dtype}"
-        raise refusal("every chunk", "an array of real numbers [time dim]", got)
+        raise argument_error("every chunk", "an array of real numbers [time dim]", got)
     if np.isinf(block).any():
         raise ValueError("x must be finite, or NaN for missing values; it holds infinite values.")
     return block

@@ -175,18 +175,18 @@ def find_grid(times: Sequence[np.ndarray], resolutions: Sequence[float] = DECIMA
     return (
         _fitted(times, [np.arange(len(t)) for t in times], rounding / 2)
         or exact
-        or _fitted(times, counted(times, step), min(rounding / 2, step / 4))
+        or _fitted(times, step_counts(times, step), min(rounding / 2, step / 4))
     )
 
 
-def step_behind(times: Sequence[np.ndarray], usual: float, sizes: Sequence[float]) -> float:
+def underlying_step(times: Sequence[np.ndarray], usual: float, sizes: Sequence[float]) -> float:
     """Return the step of the grid around which stamps scatter; the usual interval if there is none.
 
     The step is fitted by least squares to the number of usual intervals between each stamp and the
     first. It is then rounded to a whole multiple of the first of the sizes that has one within
     three standard errors.
     """
-    counts = counted(times, usual)
+    counts = step_counts(times, usual)
     grid = _fitted(times, counts, 0.45 * usual)
     if grid is None:
         return usual
@@ -206,7 +206,7 @@ def rounding_of(times: Sequence[np.ndarray], resolutions: Sequence[float] = DECI
     return 0.0
 
 
-def counted(times: Sequence[np.ndarray], step: float) -> tuple[np.ndarray, ...]:
+def step_counts(times: Sequence[np.ndarray], step: float) -> tuple[np.ndarray, ...]:
     """Return the number of steps from the first stamp to each, counted from stamp to stamp."""
     steps = [np.maximum(np.round(np.diff(t) / step), 1).astype(int) for t in times]
     return tuple(np.concatenate([[0], np.cumsum(whole)]) for whole in steps)
@@ -219,7 +219,7 @@ def _multiples(times, pooled, step: float) -> Grid | None:
     near = np.abs(multiple - whole) <= ON_GRID * np.maximum(multiple, 1)
     good = near.all() and (whole >= 1).all() and whole.sum() <= 4 * len(whole)
     mean = float(f"{pooled.sum() / max(whole.sum(), 1):.12g}")
-    return Grid(mean, counted(times, step)) if good else None
+    return Grid(mean, step_counts(times, step)) if good else None
 
 
 def _fitted(times, counts, tolerance: float) -> Grid | None:

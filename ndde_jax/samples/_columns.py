@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from ._clock import rounding_of
-from ._gaps import bridged, runs
+from ._gaps import linearly_interpolated, runs
 
 # Minimum number of samples to recognise the kind of a column.
 FEWEST = 20
@@ -93,7 +93,7 @@ def is_event(x: Float[np.ndarray, "time"]) -> bool:
     return 0 < len(counts) <= 2 or bool(counts.max(initial=0) > 0.5 * counts.sum())
 
 
-def rests(x: Float[np.ndarray, "time"]) -> bool:
+def rests_at_zero(x: Float[np.ndarray, "time"]) -> bool:
     """Return whether a column is often zero and never negative, like rain, counts and power."""
     x = x[np.isfinite(x)]
     return bool(len(x) and x.min() == 0 and (x == 0).mean() > RESTS)
@@ -110,7 +110,7 @@ class Turn(NamedTuple):
     share: float
 
 
-def turn_of(x: Float[np.ndarray, "time"]) -> Turn | None:
+def wrapping_angle(x: Float[np.ndarray, "time"]) -> Turn | None:
     """Return the turn of a column of degrees or radians that wraps around; None if it does not.
 
     Such a column lies within one turn that begins at zero or half a turn below, nearly fills it,
@@ -155,7 +155,7 @@ def codes_of(values: Sequence[np.ndarray], elsewhere: Sequence[float] = ()) -> t
     found, counts = np.unique(pooled[np.isfinite(pooled)], return_counts=True)
     nines = np.array([NINES.fullmatch(f"{x:.15g}") is not None for x in found], bool)
     codes = nines | np.isin(found, [*CODES, *elsewhere]) | (np.abs(found) >= HUGE)
-    codes = codes & (counts > 1) & (_ranges_off(found, found[~codes]) > CODE_APART)
+    codes = codes & (counts > 1) & (_distance_in_ranges(found, found[~codes]) > CODE_APART)
     rest = found[~codes]
     if len(rest) > FEWEST:
         for end, others in ((rest[0], rest[1:]), (rest[-1], rest[:-1])):
@@ -163,12 +163,12 @@ def codes_of(values: Sequence[np.ndarray], elsewhere: Sequence[float] = ()) -> t
             strange &= end % 1 == 0 and counts[found == end][0] >= OFTEN
             alone = end < 0 <= others[0] and end in elsewhere
             codes |= (found == end) & (
-                alone or strange & (_ranges_off(end, others) > STRANGE_APART)
+                alone or strange & (_distance_in_ranges(end, others) > STRANGE_APART)
             )
     return tuple(found[codes].tolist())
 
 
-def _ranges_off(x: Any, others: Float[np.ndarray, "value"]) -> Any:
+def _distance_in_ranges(x: Any, others: Float[np.ndarray, "value"]) -> Any:
     """Return how far a number lies beyond others, in units of their range; 0 for few others."""
     if len(others) < 3:
         return 0.0 * x
@@ -195,7 +195,12 @@ def find_spikes(x: Float[np.ndarray, "time dim"]) -> Bool[np.ndarray, "time dim"
     with np.errstate(invalid="ignore"):
         for j in range(x.shape[1]):
             there = np.isfinite(distance[:, j]) & np.isfinite(spread[:, j])
-            if there.sum() < FEWEST or is_event(x[:, j]) or rests(x[:, j]) or turn_of(x[:, j]):
+            if (
+                there.sum() < FEWEST
+                or is_event(x[:, j])
+                or rests_at_zero(x[:, j])
+                or wrapping_angle(x[:, j])
+            ):
                 continue
             far = distance[there, j]
             typical = max(np.median(far) / 0.6745, np.quantile(far, 0.9) / 1.645)
@@ -208,7 +213,7 @@ def find_spikes(x: Float[np.ndarray, "time dim"]) -> Bool[np.ndarray, "time dim"
     return found
 
 
-def find_forgotten(values: Sequence[np.ndarray]) -> list[np.ndarray]:
+def find_isolated_outliers(values: Sequence[np.ndarray]) -> list[np.ndarray]:
     """Return where single values of recordings `[time dim]` are outliers that their variable
     forgets at once, `[time dim]` each.
 
@@ -229,7 +234,7 @@ def find_forgotten(values: Sequence[np.ndarray]) -> list[np.ndarray]:
             continue
         z = 2 * (x - middle) / (high - low)
         far = np.abs(np.nan_to_num(z)) > OUTLYING
-        if not far.any() or is_event(x) or rests(x) or turn_of(x):
+        if not far.any() or is_event(x) or rests_at_zero(x) or wrapping_angle(x):
             continue
         single = far & ~np.roll(far, 1) & ~np.roll(far, -1)
         # The next value, in the direction of each value; NaN for the last of a recording.
@@ -246,7 +251,7 @@ def find_forgotten(values: Sequence[np.ndarray]) -> list[np.ndarray]:
     return [part[:-1] for part in np.split(found, ends)]
 
 
-def are_answered(
+def have_responses(
     values: Sequence[np.ndarray], spikes: Sequence[np.ndarray]
 ) -> Bool[np.ndarray, "dim"]:
     """Return the variables whose spikes are not errors, because other variables move more before or
@@ -260,7 +265,7 @@ def are_answered(
         return found
     from scipy.stats import mannwhitneyu  # takes most of a second to import
 
-    each = [(bridged(x), gone) for x, gone in zip(values, spikes, strict=True)]
+    each = [(linearly_interpolated(x), gone) for x, gone in zip(values, spikes, strict=True)]
     for j in columns:
         chances = []
         for late in [*range(1, NEAR + 1), *range(-NEAR, 0)]:
@@ -349,7 +354,7 @@ def trends(x: Float[np.ndarray, "time dim"]) -> Trends:
     """
     if len(x) < FEWEST:
         return Trends(*np.zeros((2, x.shape[1])))
-    pull, news = _news(x)
+    pull, news = _prediction_errors(x)
     errors, of_news = (np.array([_errors_of_trend(c) for c in each.T]) for each in (x, news))
     shown = (pull < -(4 + x.shape[1] / 2)) & (of_news > IN_NEWS)
     errors[shown] = np.maximum(errors, of_news)[shown]
@@ -372,7 +377,7 @@ def _errors_of_trend(x: Float[np.ndarray, "time"]) -> float:
     return standard_errors(fitted, means, 2)
 
 
-def _news(
+def _prediction_errors(
     x: Float[np.ndarray, "time dim"],
 ) -> tuple[Float[np.ndarray, "dim"], Float[np.ndarray, "step dim"]]:
     """Return by how many standard errors the level of each variable pulls it back, and the steps

@@ -175,7 +175,7 @@ def _without_weekday(cell: str) -> str:
     return _WEEKDAY.sub("", without_accents(cell))
 
 
-def _cut(cell: str) -> tuple[str, re.Match | None]:
+def _split_date_and_time(cell: str) -> tuple[str, re.Match | None]:
     """Return a date with hyphens as separators, and the time of day after it; of a time span, the
     beginning.
     """
@@ -198,7 +198,7 @@ def is_date(cell: Any) -> bool:
         return False
     if re.fullmatch(r"\s*[+-]?\d*[.,]?\d*\s*", cell):
         return False
-    day, _ = _cut(cell)
+    day, _ = _split_date_and_time(cell)
     return any(shape.fullmatch(day) for shape in _SHAPES)
 
 
@@ -279,7 +279,7 @@ def _seconds_of(clock: re.Match | None) -> float:
     return 3600 * hour + 60 * minute + second if minute < 60 and second < 61 else np.nan
 
 
-def _ahead(clock: re.Match | None) -> float:
+def _utc_offset(clock: re.Match | None) -> float:
     zone = (clock and clock[5]) or ""
     if not zone or zone in _LETTERS:
         return 60.0 * _LETTERS.get(zone, np.nan)
@@ -315,9 +315,11 @@ def read_dates(cells: Sequence[str], where: str, *, day_first: bool | None = Non
     """
     import pandas as pd
 
-    cut = [_cut(cell) for cell in cells]
+    cut = [_split_date_and_time(cell) for cell in cells]
     seconds = np.array([_seconds_of(clock) for _, clock in cut])
-    ahead = np.array([_ahead(clock) for _, clock in cut])  # minutes, NaN where no zone is named
+    ahead = np.array(
+        [_utc_offset(clock) for _, clock in cut]
+    )  # minutes, NaN where no zone is named
     which, unique = pd.factorize(np.array([day for day, _ in cut], object))
     texts = list(unique)
     shapes = [shape for shape in _SHAPES if shape.fullmatch(texts[0])] or _SHAPES[:1]
@@ -387,7 +389,9 @@ def _from_calendar(stamps: np.ndarray) -> np.ndarray:
 # ---- zones ----
 
 
-def settled(dates: Dates, zone: str | None = None, rows: Sequence[np.ndarray] = ()) -> Dates:
+def regular_reading(
+    dates: Dates, zone: str | None = None, rows: Sequence[np.ndarray] = ()
+) -> Dates:
     """Return the reading of dates that is regular: local clock time, or standard time without
     daylight saving.
 

@@ -79,10 +79,10 @@ class Stretch(NamedTuple):
     def longest(cls, x: Float[np.ndarray, "time"]) -> "Stretch":
         """Return the longest stretch of a variable, empty if nothing is measured."""
         run = longest_run(~_long(~np.isfinite(x)[:, None])[:, 0])
-        return cls(run.start, bridged(x[run, None])[:, 0])
+        return cls(run.start, linearly_interpolated(x[run, None])[:, 0])
 
 
-def bridged(x: Float[np.ndarray, "time dim"]) -> Float[np.ndarray, "time dim"]:
+def linearly_interpolated(x: Float[np.ndarray, "time dim"]) -> Float[np.ndarray, "time dim"]:
     """Return values with straight lines over all gaps; zeros for a variable without values."""
     import pandas as pd
 
@@ -123,7 +123,7 @@ def _forecast(x, missing):
     scale = np.nanstd(filled, axis=0)
     scale = np.where(scale > 0, scale, 1)
     known = (filled - center) / scale
-    z = bridged(known)
+    z = linearly_interpolated(known)
     gaps = np.flatnonzero(missing[ORDER:].any(axis=1)) + ORDER
     for _ in range(ROUNDS):
         design = np.concatenate([z[ORDER - lag : len(z) - lag] for lag in range(1, ORDER + 1)], 1)

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import numpy as np
 from jaxtyping import Float, Int
 
-from ._gaps import LONGEST_HOLE, bridged
+from ._gaps import LONGEST_HOLE, linearly_interpolated
 from ._samples import Samples
 
 # Minimum number of changes that all fall on ticks.
@@ -42,7 +42,7 @@ def measured_seldom(samples: Samples) -> dict[int, int]:
     return found
 
 
-def until_the_next(
+def forward_filled(
     x: Float[np.ndarray, "time dim"], seldom: dict[int, int]
 ) -> Float[np.ndarray, "time dim"]:
     """Return values in which the variables measured seldom hold each value until the next, for at
@@ -69,7 +69,7 @@ def held_inputs(samples: Samples) -> dict[int, int]:
     held = {j: clock for j, clock in clocks.items() if clock > 1}
     if len(held) == len(clocks):
         return {}
-    return {j: clock for j, clock in held.items() if not _foretold(samples, j, clock)}
+    return {j: clock for j, clock in held.items() if not _is_predicted(samples, j, clock)}
 
 
 def _changes(value: Float[np.ndarray, " time"]) -> Int[np.ndarray, " change"]:
@@ -91,7 +91,7 @@ def is_switch(samples: Samples, variable: int) -> bool:
     return len(np.unique(values[np.isfinite(values)])) == 2
 
 
-def _foretold(samples: Samples, variable: int, clock: int) -> bool:
+def _is_predicted(samples: Samples, variable: int, clock: int) -> bool:
     """Return whether other variables predict the changes of a held variable; True if there are too
     few ticks for the test.
     """
@@ -127,7 +127,7 @@ def _at_ticks(
             continue
         ticks = np.arange(changes[0] % clock, len(value), clock)
         ticks = ticks[ticks >= clock]
-        others = np.delete(bridged(value), variable, axis=1)
+        others = np.delete(linearly_interpolated(value), variable, axis=1)
         total = np.cumsum(np.concatenate([np.zeros((1, others.shape[1])), others]), axis=0)
         mean = (total[ticks] - total[ticks - clock]) / clock
         own = [value[ticks, variable], value[ticks - clock, variable]]

@@ -3,7 +3,7 @@
 import re
 from typing import Any
 
-from .._checks import shown
+from .._checks import short_repr
 from .._spoken import MONTHS, SECONDS, unit_ratio
 from ._samples import Samples
 
@@ -52,7 +52,7 @@ def written_lags(text: str, samples: Samples | None = None) -> tuple[int, ...]:
             raise _refused(text)
         lags = range(start, stop + 1, step)
         if len(lags) + len(found) > MOST:
-            got = f"got {shown(text)}. START:STOP:STEP takes every STEPth lag."
+            got = f"got {short_repr(text)}. START:STOP:STEP takes every STEPth lag."
             raise ValueError(f"lags: expected at most {MOST} lags; {got}")
         found.update(lags)
     return tuple(sorted(found))
@@ -61,7 +61,7 @@ def written_lags(text: str, samples: Samples | None = None) -> tuple[int, ...]:
 def _refused(text: str) -> ValueError:
     expected = "START:STOP (STOP included), START:STOP:STEP or a list like 0,3,6, in whole numbers"
     expected += " of samples or in times such as 6h"
-    return ValueError(f"lags: expected {expected}; got {shown(text)}.")
+    return ValueError(f"lags: expected {expected}; got {short_repr(text)}.")
 
 
 def _lag(text: str, samples: Samples | None, whole: str) -> int:

@@ -39,7 +39,7 @@ LOPSIDED = 3.0
 WANDER, OF_USUAL = 2.5, 0.5
 # Probability that a wave without predictive value seems to improve predictions from the past: limit
 # for any period, for known clocks, which are likely present, and for possible known clocks.
-UNFORESEEN, OF_KNOWN, PERHAPS = 1e-6, 1e-4, 1e-2
+PREDICTIVE, OF_KNOWN, PERHAPS = 1e-6, 1e-4, 1e-2
 # If the residual of a line is white to this share, and the line is at most that share of its
 # variable, the residual cannot be the measurement error of an oscillation of the system itself.
 ROUGH, MOSTLY = 0.25, 0.8
@@ -140,7 +140,7 @@ def find_lines(
         improve predictions, or in a smooth record whose own oscillations keep their phase.
         """
         near, chance = is_known(line.period), chances[line.period]
-        unforeseen = chance.apart < UNFORESEEN or (near and min(chance) < OF_KNOWN)
+        unforeseen = chance.apart < PREDICTIVE or (near and min(chance) < OF_KNOWN)
         if not unforeseen and not (near and min(chance) < PERHAPS):
             return None
         variance = line.share * total[line.column] * (2 * np.sin(np.pi / line.period)) ** 2
@@ -301,7 +301,7 @@ def _tested(
         return None
     log_p = -(effective - 1) * np.log1p(abs(mean) ** 2 / max(square / (count - 2), 1e-300))
     if clocks and count < FEWEST_CYCLES:
-        log_p = min(log_p, _beside(x, frequency))
+        log_p = min(log_p, _log_p_from_neighbours(x, frequency))
     if log_p > np.log(CHANCE) - np.log((clocks or n / 2) * dim):
         return None
     turned = rest * np.conj(mean) / abs(mean)
@@ -314,7 +314,7 @@ def _tested(
     return Line(column, float(1 / frequency), share) if share > 0 else None
 
 
-def _beside(x: Float[np.ndarray, "time"], frequency: float) -> float:
+def _log_p_from_neighbours(x: Float[np.ndarray, "time"], frequency: float) -> float:
     """Return the log probability that a wave of a known frequency is this large by chance, given
     neighbouring frequencies: those with up to twice as many cycles in the record, except overtones.
 

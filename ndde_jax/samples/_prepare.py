@@ -7,24 +7,24 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool, Float
 
-from .._checks import check_kind, refusal
+from .._checks import argument_error, check_kind
 from .._spoken import listed, time_span, times as said_as_times, unit_ratio
 from .._types import Checked, divisor
 from . import _treatments
-from ._clock import DECIMALS, ON_GRID, counted, find_grid, step_behind
+from ._clock import DECIMALS, ON_GRID, find_grid, step_counts, underlying_step
 from ._columns import (
     APART,
-    are_answered,
     codes_of,
-    find_forgotten,
+    find_isolated_outliers,
     find_spikes,
+    have_responses,
     is_clock as counts,
     is_event,
     period_of,
     trends,
 )
-from ._gaps import around_a_grid, bridged, fill_gaps, interpolated, with_rows
-from ._holds import held_inputs, measured_seldom, until_the_next
+from ._gaps import around_a_grid, fill_gaps, interpolated, linearly_interpolated, with_rows
+from ._holds import forward_filled, held_inputs, measured_seldom
 from ._lines import SAME_CLOCK, Line, find_lines, with_overtones
 from ._samples import Samples, mask_at, named, treated
 from ._treatments import CALENDAR, HELD, OFFSETS, SCHEDULE, TRANSFORM
@@ -126,7 +126,7 @@ def prepare_samples(
     several = isinstance(steps, Iterable) and not isinstance(steps, str)
     steps = tuple(steps) if several else (steps,)
     if unknown := [step for step in steps if not isinstance(step, str) or step not in EVERY]:
-        raise refusal("steps", f"some of {', '.join(EVERY)}", unknown[0])
+        raise argument_error("steps", f"some of {', '.join(EVERY)}", unknown[0])
     kinds = _treatments.read_transform(transform, samples.names)
     if samples.treatments:
         if kinds and kinds != samples.transform:
@@ -134,7 +134,7 @@ def prepare_samples(
             raise ValueError(f"transform comes too late for samples already treated: {remedy}")
         return samples
     if unknown := [name for name in inputs if name not in samples.names]:
-        raise refusal("inputs", f"some of {', '.join(samples.names)}", unknown[0])
+        raise argument_error("inputs", f"some of {', '.join(samples.names)}", unknown[0])
     known = np.isin(np.asarray(samples.names), list(inputs))
     samples = _transformed(samples, kinds)
     treatments = (_without_codes, _held, _without_spikes, _with_rows, _regular,
@@ -185,7 +185,7 @@ def _held(samples: Samples, known) -> Samples:
 def _seldom(samples: Samples, known) -> Samples:
     """Return the samples with values that hold until the next in variables measured seldom."""
     found = measured_seldom(samples) if samples.regular else {}
-    values = [until_the_next(x, found) for x in samples.values if found]
+    values = [forward_filled(x, found) for x in samples.values if found]
     then = "only: each holds until the next, and "
     return _as_inputs(samples, found, ("has values", "have values"), then, values)
 
@@ -230,14 +230,14 @@ def with_schedules(samples: Samples, periods: Mapping[int, int]) -> Samples:
 
 def _without_spikes(samples: Samples, known) -> Samples:
     gone = []
-    for x, forgotten in zip(samples.values, find_forgotten(samples.values), strict=True):
+    for x, forgotten in zip(samples.values, find_isolated_outliers(samples.values), strict=True):
         first = find_spikes(x) | forgotten
         # Again without them: one spike may have hidden another next to it.
-        second = find_spikes(bridged(np.where(first, np.nan, x)))
+        second = find_spikes(linearly_interpolated(np.where(first, np.nan, x)))
         gone.append((first | second) & np.isfinite(x) & ~known[None])
     # More than this share is the behaviour of the variable, not measurement error.
     few = np.mean(np.concatenate(gone), axis=0) <= 0.05
-    few &= ~are_answered(samples.values, [found & few[None] for found in gone])
+    few &= ~have_responses(samples.values, [found & few[None] for found in gone])
     one = "{} value far off both its neighbours ({}) is taken as an error and left out."
     many = "{} single values far off both their neighbours ({}) are taken as errors and left out."
     return _left_out(samples, "spikes", one, many, [found & few[None] for found in gone])
@@ -332,7 +332,7 @@ def _regular(samples: Samples, known) -> Samples:
     if merged is None:
         second = unit_ratio("second", samples.time_unit)
         sizes = DECIMALS if second is None else [size * second for size in ROUND]
-        step = step_behind(samples.times, float(np.median(intervals)), sizes)
+        step = underlying_step(samples.times, float(np.median(intervals)), sizes)
     else:
         step = merged
     values, times, errors = zip(*(interpolated(x, t, step) for x, t in pairs), strict=True)
@@ -357,7 +357,7 @@ def _by_row(samples: Samples, others: int) -> Samples:
     """
     intervals = np.concatenate([np.diff(t) for t in samples.times])
     step = float(np.median(intervals))
-    counts = counted(samples.times, step)
+    counts = step_counts(samples.times, step)
     parts = list(zip(samples.values, samples.times, counts, strict=True))
     values, times = zip(*(with_rows(x, c, t[0], step) for x, t, c in parts), strict=True)
     each, number = time_span(step, unit=samples.time_unit, digits=4), len(intervals)
@@ -389,7 +389,7 @@ def _own_interval(samples: Samples, variable: int) -> float:
     return float(np.median(np.concatenate(between))) if any(map(len, between)) else np.inf
 
 
-def set_aside(samples: Samples, kept: Sequence[str] = ()) -> tuple[Samples, tuple[str, ...]]:
+def without_counters(samples: Samples, kept: Sequence[str] = ()) -> tuple[Samples, tuple[str, ...]]:
     """Return the samples without variables that count rows or time, and the names of these.
 
     A straight line explains every trend and is explained only by itself. Variables in `kept` stay.
@@ -414,10 +414,10 @@ def set_aside(samples: Samples, kept: Sequence[str] = ()) -> tuple[Samples, tupl
 
 def seasons(samples: Samples) -> tuple[Line, ...]:
     """Return the spectral lines of outer clocks in the longest trajectory, strongest first."""
-    return tuple(line for line in rhythms(samples) if line.outer)
+    return tuple(line for line in spectral_lines(samples) if line.outer)
 
 
-def rhythms(samples: Samples) -> tuple[Line, ...]:
+def spectral_lines(samples: Samples) -> tuple[Line, ...]:
     """Return the clear spectral lines in the longest regular trajectory, strongest first.
 
     A line is clear if it has enough of the variance that stronger lines leave in its variable or,
@@ -427,7 +427,9 @@ def rhythms(samples: Samples) -> tuple[Line, ...]:
     if not samples.regular or np.isnan(x).mean() > 0.3:
         return ()
     left, kept = np.ones(samples.dim), []
-    for line in find_lines(bridged(x), tuple(clock / samples.dt for clock in _clocks(samples))):
+    for line in find_lines(
+        linearly_interpolated(x), tuple(clock / samples.dt for clock in _clocks(samples))
+    ):
         clear = line.share > SEASON * left[line.column]
         if clear or (line.of_clock and line.share_of_steps > SEASON):
             kept.append(line)
@@ -445,14 +447,12 @@ def carriers(
     share = np.zeros(samples.dim)
     for line in lines:
         share[line.column] += line.share
-    x = bridged(max(samples.values, key=len))
+    x = linearly_interpolated(max(samples.values, key=len))
     again = [bool(share[j]) and period_of(x[:, j]) is not None for j in range(samples.dim)]
     return (known & (share > 0)) | (share > CLOCK) | np.array(again)
 
 
-def carried_by_none(
-    samples: Samples, lines: Sequence[Line], by: Bool[np.ndarray, "dim"]
-) -> list[Line]:
+def not_carried(samples: Samples, lines: Sequence[Line], by: Bool[np.ndarray, "dim"]) -> list[Line]:
     """Return the spectral lines that are not lines of the variables `by`, nor their halves or
     thirds: days of the week carry the week but not the day.
     """
@@ -475,7 +475,7 @@ def _clocks(samples: Samples) -> tuple[float, ...]:
 def _without_season(samples: Samples, known) -> Samples:
     lines = seasons(samples)
     clocks = carriers(samples, lines, known)
-    lines = carried_by_none(samples, lines, clocks)
+    lines = not_carried(samples, lines, clocks)
     if not lines:
         return samples
     periods = _periods(lines, samples)
@@ -537,7 +537,7 @@ def _without_trend(samples: Samples, known) -> Samples:
     found, shares, left = np.zeros(samples.dim, bool), np.zeros(samples.dim), x
     # Again without those found: the trend of a driver can hide that of its target.
     for _ in range(samples.dim):
-        errors, held = trends(bridged(left))
+        errors, held = trends(linearly_interpolated(left))
         new = (errors > APART) & (held > TREND) & may & ~found
         if not new.any():
             break

@@ -17,7 +17,7 @@ from .._spoken import amount, unit_ratio
 from .._types import Checked
 from ._cells import clean_name, listed_names
 from ._clock import sampling
-from ._dates import settled, typed_stamps
+from ._dates import regular_reading, typed_stamps
 from ._examples import Example
 from ._formats import CLOCKS, TRIAL_NAMES
 from ._samples import Samples, as_given, read_mask
@@ -314,7 +314,7 @@ def _stamps(index: Any) -> np.ndarray | None:
 
     index = index.to_timestamp() if isinstance(index, pd.PeriodIndex) else index
     if (typed := typed_stamps(index)) is not None:
-        return settled(typed).stamps
+        return regular_reading(typed).stamps
     counts = isinstance(index, pd.RangeIndex) or not _is_real(index.dtype)
     return None if counts else index.to_numpy(float)
 

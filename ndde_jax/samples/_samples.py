@@ -8,9 +8,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Shaped
 
-from .._checks import refusal
+from .._checks import argument_error
 from .._spoken import listed
-from ._clock import counted
+from ._clock import step_counts
 from ._dates import dates_after, written
 from ._trajectories import vectors
 from ._treatments import BEFORE, CALENDAR, FORMULAS, LABELS, OFFSETS, TRANSFORM, Treatment, restored
@@ -81,7 +81,7 @@ class Samples:
         """
         start = self.starts[trajectory] if self.starts else ""
         for stamps in (t.times[trajectory] for t in self.treatments if t.name == CALENDAR):
-            rows = stamps[0] + self.dt * counted((stamps,), self.dt)[0]
+            rows = stamps[0] + self.dt * step_counts((stamps,), self.dt)[0]
             times = times + np.interp(times, rows, stamps - rows)
         return dates_after(start, times, self.time_unit, self.dt) if start else None
 
@@ -186,7 +186,7 @@ def treated(
     return dataclasses.replace(samples, **new)
 
 
-def undone(
+def in_measured_units(
     samples: Samples, values: Float[np.ndarray, "time dim"], trajectory: int
 ) -> Float[np.ndarray, "time dim"]:
     """Return values on the grid of treated samples in measured units: removed terms are added back,
@@ -232,7 +232,7 @@ def read_mask(mask: Any, lengths: Sequence[int]) -> tuple[np.ndarray, ...]:
         parts = []
     if not parts or any(part.dtype != bool for part in parts):
         remedy = "Write a condition on the samples, such as np.isin(month, (12, 1, 2))."
-        raise refusal("mask", expected, mask, remedy)
+        raise argument_error("mask", expected, mask, remedy)
     if [part.shape for part in parts] != [(n,) for n in lengths]:
         got = f"got shapes {listed((part.shape for part in parts), most=6)}"
         known = f"for trajectories of {listed(lengths, most=6)} samples"

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .._checks import shown
+from .._checks import short_repr
 from .._spoken import listed, unit_in
 from . import _cells, _dates
 from ._cells import Numbers, check_there, clean_name, is_missing, is_value, listed_names
@@ -309,7 +309,7 @@ def rows_of_months(file: str, stamps: np.ndarray | None, months: Sequence[int]) 
     **Raises:** `ValueError` if the time column holds no dates.
     """
     if stamps is None or stamps.dtype.kind != "M":
-        has = "is missing" if stamps is None else f"starts with {shown(stamps[0])}"
+        has = "is missing" if stamps is None else f"starts with {short_repr(stamps[0])}"
         remedy = "Name a column of months with --only month=12,1,2."
         raise ValueError(f"--months needs a time column with dates; that of {file} {has}. {remedy}")
     return np.isin(stamps.astype("datetime64[M]").astype(int) % 12 + 1, list(months))
@@ -742,7 +742,7 @@ class Clocks(NamedTuple):
 
     def _settled(self, dates: _dates.Dates) -> tuple[np.ndarray, tuple[str, ...]]:
         rows = rows_of(self.trials, len(self.frame))
-        found = _dates.settled(dates, self.options.time_zone, rows)
+        found = _dates.regular_reading(dates, self.options.time_zone, rows)
         return found.stamps, tuple(dict.fromkeys(filter(None, (dates.said, found.said))))
 
 

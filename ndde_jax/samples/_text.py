@@ -22,7 +22,7 @@ from ._cells import (
     is_missing,
     is_value,
     listed_names,
-    points_part_thousands,
+    points_separate_thousands,
     text_of,
     to_float,
 )
@@ -78,13 +78,13 @@ def read_text(path: Path, options: Options) -> Found:
     title = [line[len(mark) :] for line, mark in pairs if separator or len(mark) < end]
     comments = [[cell.strip() for cell in row] for row in _rows(title, separator)]
     try:
-        return found_in(path, rows, comments, separator, options, said)
+        return parse_table(path, rows, comments, separator, options, said)
     except ValueError:
         aligned = _aligned(lines) if separator is options.separator is None else None
         if aligned is None:
             raise
         with contextlib.suppress(ValueError):
-            return found_in(path, aligned, comments, "", options, said)
+            return parse_table(path, aligned, comments, "", options, said)
         raise
 
 
@@ -206,7 +206,7 @@ def _rows(lines: Sequence[str], separator: str | None) -> list[list[str]]:
 # ---- the table among the rows ----
 
 
-def found_in(
+def parse_table(
     path: Path, rows: Rows, comments: Rows, separator: str | None, options: Options, said: Any = ()
 ) -> Found:
     """Return the contents of text rows: find the table, its names, the units below them, and the
@@ -222,7 +222,7 @@ def found_in(
     cells = [cell for row in wide[:1000] for cell in row if cell]
     decimal = options.decimal or decimal_mark(cells, separator or "")
     # The first row can hold names that are numbers.
-    thousands = decimal == "." != options.decimal and points_part_thousands(wide[1:])
+    thousands = decimal == "." != options.decimal and points_separate_thousands(wide[1:])
     decimal = "," if thousands else decimal
     full = [row for row in wide if len(row) == width]
     hint = HINTS.get(separator, "") if options.separator is None else ""
@@ -258,14 +258,14 @@ def found_in(
         "--decimal ,.": ambiguous and all(map(_is_whole, itertools.chain(*body))),
     }
     said += tuple(text for text, holds in assumed.items() if holds)
-    for reshaped in (_long_months, _turned):
+    for reshaped in (_long_months, _transposed):
         if not options.columns and (other := reshaped(path, names, body)):
             names, body, more = other
             said += more
     frame = pd.DataFrame(body, columns=range(len(names or body[0])), dtype=object)
     kept = [j for j in frame if (names and names[j]) or frame[j].ne("").any()]
     frame, names = frame[kept], [names[j] if names else f"x{j}" for j in kept]
-    frame.columns, more = _told_apart(names, [[row[j] for j in kept] for row in units])
+    frame.columns, more = _distinct_names(names, [[row[j] for j in kept] for row in units])
     # A single number below a table, before a note, is often its code for missing values.
     codes = [row[0] for row in notes if len(row) == 1 and to_float(row[0]) is not None]
     return Found(frame, None, None, said + more, decimal, tuple(codes))
@@ -424,7 +424,7 @@ def _may_be_names(body: list[list[str]], look: _Look) -> bool:
     )  # fmt: skip
 
 
-def _told_apart(names: list[str], units: list[list[str]]) -> tuple[list[str], tuple[str, ...]]:
+def _distinct_names(names: list[str], units: list[list[str]]) -> tuple[list[str], tuple[str, ...]]:
     """Return distinct names: equal ones are extended by the cells below them, or numbered."""
     names = [clean_name(name) or f"column {j + 1}" * (j > 0) for j, name in enumerate(names)]
     twice = {name for name in names if names.count(name) > 1}
@@ -466,7 +466,7 @@ def _long_months(path: Path, names: list[str], body: list[list[str]]):
     return ["date", *keys, clean_name(path.name.partition(".")[0])], long, (said,)
 
 
-def _turned(path: Path, names: list[str], body: list[list[str]]):
+def _transposed(path: Path, names: list[str], body: list[list[str]]):
     """Return the transpose of a table whose columns are times and whose rows are variables; None
     for others.
     """
@@ -510,7 +510,7 @@ def read_excel(path: Path, options: Options) -> Found:
     if not rows:
         raise ValueError(f"{path.name} holds no data{': ' + others if said else '.'}")
     check_width(path, len(rows[0]), len(rows), options)
-    found = found_in(path, rows, [], ";", options._replace(decimal=mark))
+    found = parse_table(path, rows, [], ";", options._replace(decimal=mark))
     return found._replace(said=(*said, *found.said))
 
 

@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from .._checks import check_names, check_number, is_real, is_traced, refusal, shown
+from .._checks import argument_error, check_names, check_number, is_real, is_traced, short_repr
 from .._spoken import listed
 from .._types import TrajectoryLike
 
@@ -73,7 +73,7 @@ def read_trajectories(x: TrajectoryLike, *, dt: Any, t: Any, names: Any = None) 
 def read_lags(lags: Any) -> tuple[int, ...]:
     """Return lags as a tuple of ints; raise a `ValueError` for anything else."""
     expected = "lags must be whole numbers of samples, ascending, unique and not negative"
-    wrong = ValueError(f"{expected}, like (0, 5, 10); got {shown(lags)}.")
+    wrong = ValueError(f"{expected}, like (0, 5, 10); got {short_repr(lags)}.")
     try:
         # One more than allowed, because iterators may be infinite.
         items = tuple(itertools.islice(lags, MOST_LAGS + 1))
@@ -81,14 +81,14 @@ def read_lags(lags: Any) -> tuple[int, ...]:
     except TypeError as error:
         raise wrong from error
     if len(items) > MOST_LAGS:
-        got = f"got more: {shown(lags)}. Take every tenth, for example: range(0, stop, 10)."
+        got = f"got more: {short_repr(lags)}. Take every tenth, for example: range(0, stop, 10)."
         raise ValueError(f"lags must be at most {MOST_LAGS} candidates; {got}")
     if any(isinstance(lag, bool | np.bool_) for lag in items):
         raise wrong
     if not result:
         raise ValueError(f"{expected}; got none. Use (0,) for a system without delays.")
     if min(result) < 0 or any(b <= a for a, b in itertools.pairwise(result)):
-        raise ValueError(f"{expected}; got {shown(result)}.")
+        raise ValueError(f"{expected}; got {short_repr(result)}.")
     return result
 
 
@@ -127,7 +127,7 @@ def _as_array(x: Any) -> Any:
         remedy = "Convert it to a NumPy array or a pandas frame."
         if isinstance(given, Mapping):
             remedy = "Pass variables by name as pandas.DataFrame(x), and recordings as a list."
-        raise refusal("x", "an array, a frame, or a list of these", given, remedy)
+        raise argument_error("x", "an array, a frame, or a list of these", given, remedy)
     if not is_real(x.dtype):
         got = f"dtype {x.dtype}. Missing values are written as NaN."
         raise ValueError(f"x must hold real numbers; got {got}")
@@ -187,7 +187,7 @@ def _times(
         try:
             check_number(dt, "dt", above=0)
         except ValueError:
-            raise refusal("dt", "one positive number", dt) from None
+            raise argument_error("dt", "one positive number", dt) from None
         step = xp.asarray(dt, dtype if xp is jnp else np.float64)
         return [xp.full((n - 1,), step) for n in lengths], step, True, [0.0] * len(lengths)
     stamps = _stamps(t, lengths)

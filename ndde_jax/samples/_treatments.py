@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool, Float
 
-from .._checks import check_kind, is_traced, refusal, shown
+from .._checks import argument_error, check_kind, is_traced, short_repr
 from .._spoken import listed
 
 # Recordings of one system that differ by a constant, such as the height of a gauge.
@@ -142,10 +142,12 @@ def read_transform(transform: Any, names: tuple[str, ...]) -> dict[str, str]:
     check_kind(transform, Mapping, "transform", expected, 'Write transform={"flow": "log"}.')
     for name, kind in transform.items():
         if not isinstance(kind, str) or kind not in KINDS:
-            raise refusal("transform", expected, kind)
+            raise argument_error("transform", expected, kind)
         if name not in names:
             known = f"variables are {', '.join(names[:20])}"
-            raise ValueError(f"transform names {shown(name)}, which is not a variable; {known}.")
+            raise ValueError(
+                f"transform names {short_repr(name)}, which is not a variable; {known}."
+            )
     return {name: transform[name] for name in names if name in transform}
 
 

@@ -13,8 +13,8 @@ from jaxtyping import Bool, Float, Int
 from .._types import KnownGraph, KnownMask, KnownScores
 from ..regression._design import (
     WIDTH,
-    Between,
     Design,
+    InterpolationErrors,
     design_of,
     knots_of,
     quantiles_of,
@@ -52,7 +52,7 @@ ROUNDS = 3
 ROOM = 1.5
 # Distance from a candidate, in such steps, that counts as at the candidate: measurement errors and
 # halved steps shift delays by up to a sample.
-BESIDE = 0.2
+NEAR_CANDIDATE = 0.2
 
 
 class Record(NamedTuple):
@@ -84,7 +84,9 @@ class Record(NamedTuple):
             values[offset : offset + len(value)] = standardised(value, windows)
         forward = windows.scheme in ("midpoint", "euler")
         later = _later(windows) if forward else np.zeros(windows.dim)
-        return cls(values, position, forward, later, forward & Between.of([values]).rough)
+        return cls(
+            values, position, forward, later, forward & InterpolationErrors.of([values]).rough
+        )
 
     def of_rows(self, windows: Windows) -> "Record":
         """Return the record with these samples read at the positions of other windows, for example
@@ -162,7 +164,7 @@ def _later(windows: Windows) -> Float[np.ndarray, " target"]:
     return np.clip(damped, -1, 1) / 12
 
 
-class Settled(NamedTuple):
+class FittedDelays(NamedTuple):
     """The estimated delays of some terms of one target, in samples, all coefficients refitted.
 
     - `delay`, `error`: estimates and their standard errors, `[term]`.
@@ -192,7 +194,7 @@ def fewest_windows(n_inputs: int) -> int:
     return 10 * n_inputs + BLOCKS
 
 
-def settle(record: Record, data: KnownData, known, sources, start, room, target: int):
+def fit_delays(record: Record, data: KnownData, known, sources, start, room, target: int):
     """Return the delays within `room` of `start` at which splines and products of the sources and
     of `known` inputs explain a rate best; None if too few windows contain all inputs.
 
@@ -223,7 +225,7 @@ def settle(record: Record, data: KnownData, known, sources, start, room, target:
     bends = ~record.rough[np.asarray(sources, int)] & (delay < SHORTEST + REACH)
     blur = np.where(bends, np.maximum(blur, FINEST), blur)
     error, curvature = state.errors()
-    return Settled(delay, error, blur, curvature, state.criterion, state.risk)
+    return FittedDelays(delay, error, blur, curvature, state.criterion, state.risk)
 
 
 def newton_step(
@@ -241,7 +243,7 @@ class Linearised(NamedTuple):
     - `slopes`: derivatives of the prediction with respect to each delay, orthogonal to the columns
         of the model, `[window term]`.
     - `residual`: standardised, weighted.
-    - `criterion`, `risk`: as in [`Settled`][ndde_jax.select._between.Settled].
+    - `criterion`, `risk`: as in [`Settled`][ndde_jax.select._between.FittedDelays].
     - `stretch`: the stretch of the record that contains each window.
     - `terms`: the terms of the model; the same at all delays that are compared.
     """
@@ -487,7 +489,7 @@ class Refiner:
         """Return the delays that converge near `start`; None if none does."""
         nearest = np.abs(self.lag[None] - np.asarray(start)[:, None]).argmin(axis=1)
         room = ROOM * self.gap[nearest]
-        settled = settle(*self._given(j, mask), sources, start, room, j)
+        settled = fit_delays(*self._given(j, mask), sources, start, room, j)
         if settled is None:
             return None
         # A delay at the end of its room has not converged and stays at its candidate.
@@ -555,13 +557,13 @@ class Refiner:
         some = around[1] & (inputs | ~self._free(j)), mask, found.delays
         reads, graph, delays = (np.reshape(a, (len(self.lags), -1)).T for a in some)
         delays = np.where(np.isfinite(delays), delays, self.lags)
-        return [with_a_reader_each(reads, graph, delays, self.lags).T.ravel(), *around]
+        return [with_candidate_per_edge(reads, graph, delays, self.lags).T.ravel(), *around]
 
     def between(self, found: Refined) -> bool:
         """Return whether some delay is clearly away from its candidate: the candidate lies outside
         the interval of the delay and not close to it.
         """
-        near = np.fmax(np.fmax(found.halves, FINEST), BESIDE * self.gap)
+        near = np.fmax(np.fmax(found.halves, FINEST), NEAR_CANDIDATE * self.gap)
         return bool((self._off(found) > near).any())
 
     def off(self, found: Refined) -> KnownMask:
@@ -572,7 +574,7 @@ class Refiner:
         return np.nan_to_num(np.abs(self.lag - found.delays))
 
 
-def left_at_delays(
+def residuals_at_delays(
     samples: Samples, windows: Windows, graph: KnownGraph, delays: KnownScores, target: int
 ) -> Float[np.ndarray, " window"]:
     """Return the residual of a target's standardised rate on splines of its sources at their
@@ -610,7 +612,7 @@ def edge_of_reads(
     return np.where(reads & graph.any(axis=-1, keepdims=True), nearest, -1)
 
 
-def with_a_reader_each(
+def with_candidate_per_edge(
     reads: Bool[np.ndarray, "*pair lag"],
     graph: Bool[np.ndarray, "*pair lag"],
     delays: Float[np.ndarray, "*pair lag"],

@@ -22,7 +22,7 @@ from .._checks import (
     check_windows,
     is_traced,
 )
-from .._memory import make_room
+from .._memory import drop_programs_if_many
 from .._types import Checked, KnownMask, RealScalarLike, concretely, setting, to_jax
 from ..fit._newton import NetworkFit
 from ..fit._prices import EBIC, AbstractPrice, as_price
@@ -38,7 +38,7 @@ from ._returns import proxies_among
 from ._screened import Screened
 from ._splines import MARGIN, SplineGraph, search_priced, with_own_present
 from ._strategies import AbstractStrategy, Gates, Moves, Recovery, Splines, recovery
-from ._target_fit import TargetFit, beyond_chance
+from ._target_fit import TargetFit, significant_leftovers
 from ._whole import ClosedForms, on_whole
 
 # From this many candidate inputs per target, judging every edge by refitted networks takes too
@@ -46,7 +46,7 @@ from ._whole import ClosedForms, on_whole
 MANY_INPUTS = 25
 # A network whose criterion is this much worse than that of a nonlinear regression, per window, may
 # still win after inputs that it does not need are dropped.
-COMPARABLE = 0.05
+SLACK_PER_WINDOW = 0.05
 TOGETHER = (
     "Sources act over several lags each. For each target, sources were chosen first and then their "
     "lags, at a price adapted to the size of the effects in this record. Many of these lags are "
@@ -107,7 +107,7 @@ def recover(
     key = check_key(key)
     strategy = as_strategy(strategy)
     price = None if price is None else as_price(price)
-    make_room(windows, strategy, price, key)
+    drop_programs_if_many(windows, strategy, price, key)
     known = not is_traced((windows, strategy, price, key))
     with one_blas_thread(), concretely() if known else contextlib.nullcontext():
         return strategy.search(windows, price, key)
@@ -243,7 +243,7 @@ class Default(AbstractStrategy):
             closed = on_whole(screened, between)
         data, refined, fits = closed.data, closed.refined, closed.fits
         screened = screened.knowing(summed=closed.summed)
-        screening, judged = _after(closed), [None] * data.dim
+        screening, judged = _updated_screening(closed), [None] * data.dim
         if self.networks is not None and not data.refused:
             in_memory = [own.of_windows() for own in fits]
             judged = judged_by_networks(data, screening, in_memory, price, self.networks, key)
@@ -262,7 +262,7 @@ class Default(AbstractStrategy):
         measured = measure_targets(screened, data, targets, price)
         if any(found is not None for found in refined):
             given = (closed, targets, price, self.networks, key)
-            measured = _reading_candidates(screened, measured, *given)
+            measured = _with_drift_on_candidates(screened, measured, *given)
         remarks = (TOGETHER,) * (weak is not None)
         remarks += (PROXIES.format(closed.proxies),) * (closed.proxies > 0)
         if screened.whole is None and screened.alone.any():
@@ -340,7 +340,7 @@ def _on_windows(
     past = np.arange(data.inputs.shape[1]) >= data.dim
     data = data.allowing(~(screened.alone[:, None] & past[None]))
     if weak is None and screened.readings is not None and windows.scheme == "euler":
-        plain = _or_of_a_map(screened, plain, screened.readings)
+        plain = _with_map_inputs(screened, plain, screened.readings)
     proxies = np.zeros_like(data.allowed)
     if screened.readings is not None:
         proxies = proxies_among(windows, plain)
@@ -364,7 +364,7 @@ def _on_windows(
     return ClosedForms(data, plain, refiners, refined, fits, found, proxies=count)
 
 
-def _or_of_a_map(
+def _with_map_inputs(
     screened: Screened, regressions: list[TargetFit], readings: Readings
 ) -> list[TargetFit]:
     """Return the regressions, each on the inputs of the map where these explain the target as well
@@ -404,7 +404,7 @@ def _with_own_present(own: TargetFit) -> TargetFit:
     return other if other.criterion() <= own.criterion() + MARGIN else own
 
 
-def _after(closed: ClosedForms) -> SplineGraph:
+def _updated_screening(closed: ClosedForms) -> SplineGraph:
     """Return the result of the splines with the graph of the present fits, and the shortlists of
     the targets that have delays of their own.
     """
@@ -416,7 +416,7 @@ def _after(closed: ClosedForms) -> SplineGraph:
     return eqx.tree_at(lambda s: (s.graph, s.shortlist), closed.found, (graph, shortlist))
 
 
-def _reading_candidates(
+def _with_drift_on_candidates(
     screened: Screened,
     measured: Measured,
     closed: ClosedForms,
@@ -442,7 +442,7 @@ def _reading_candidates(
             late[j] = sorted((every.on(inputs) for inputs in sets), key=TargetFit.criterion)
             reads[j], networks[j] = late[j][0].mask, None
     asked = [late[j][0].leftover() if j in late else 1.0 for j in range(len(targets))]
-    asked = beyond_chance(asked) if config is not None else [False] * len(targets)
+    asked = significant_leftovers(asked) if config is not None else [False] * len(targets)
     for j in map(int, np.flatnonzero(asked)):
         # Data that reveal more structure than splines describe also support more candidates.
         own, widest = late[j][0], max(late[j], key=lambda fit: len(fit.inputs))
@@ -467,13 +467,13 @@ def judged_by_networks(
 
     def needed(j: int, found) -> bool:
         own = regressions[j]
-        slack = 0 if own.linear else COMPARABLE
+        slack = 0 if own.linear else SLACK_PER_WINDOW
         return bool(at_any_price or excess(own, found, len(own.inputs)) < slack)
 
     # Under a given price, strengths are those of networks.
     asked = [True] * data.dim
     if not at_any_price:
-        asked = beyond_chance([own.leftover() for own in regressions])
+        asked = significant_leftovers([own.leftover() for own in regressions])
     seen = [(own.design.inputs, own.data.weight) for own in regressions]
     options = dict(key=key, asked=asked, needed=needed, seen=seen)
     rows = judge(data, screening, price, config, **options)

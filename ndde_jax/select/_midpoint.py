@@ -10,9 +10,9 @@ from jaxtyping import Array, Float
 
 from .._checks import check_real_array, is_traced
 from .._types import Checked, RealScalarLike, TrajectoryLike, namespace_of, to_jax
-from ..fit._flow import check_lagged_model, meet_midway, meet_midway_known
+from ..fit._flow import check_lagged_model, correct_at_midpoints, correct_at_midpoints_numpy
 from ..models._model import AbstractDelayModel
-from ..models._splines import known_splines
+from ..models._splines import host_splines
 from ..samples._samples import Samples
 from ..samples._trajectories import read_lags
 from ..windows._prior import PriorKnowledge, read_prior
@@ -105,10 +105,10 @@ class Steps(NamedTuple):
 
     def met_by(self, model: Any) -> Windows:
         """Return the states halfway through each step and the corrected rates, from a model."""
-        drift = None if is_traced(self.plain) else known_splines(model)
+        drift = None if is_traced(self.plain) else host_splines(model)
         if drift is not None:
-            return meet_midway_known(self.plain, drift, self.end, self.bend)
-        return meet_midway(self.plain, model, to_jax(self.end), to_jax(self.bend))
+            return correct_at_midpoints_numpy(self.plain, drift, self.end, self.bend)
+        return correct_at_midpoints(self.plain, model, to_jax(self.end), to_jax(self.bend))
 
 
 def read_steps(x, *, lags, dt=None, names=None, prior=None) -> Steps:

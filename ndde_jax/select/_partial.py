@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from .._types import divisor, to_jax
-from ..models._splines import known_splines
+from ..models._splines import host_splines
 from ..regression._design import WIDTH
 from ..regression._missing import fit_normal
 from ..samples._samples import Samples
@@ -139,7 +139,7 @@ def _met_midway(screened: Screened, steps: Steps, rated: Bool[np.ndarray, "windo
     model = fit_screened(screened, screened.found.graph)
     s = jax.tree.map(lambda a: np.asarray(a, float)[None], steps.plain.scaling)
     start = np.asarray(steps.plain.history, float) * s.scale[None] + s.center[None]
-    drift: Any = known_splines(model)
+    drift: Any = host_splines(model)
     expected = (drift(start) - s.rate_center) / s.rate_scale
     increment = np.where(rated, np.asarray(steps.plain.increment), expected)
     plain = dataclasses.replace(

@@ -16,7 +16,7 @@ from ..windows._stencils import choose_scheme, reads_filtered, rings
 from ..windows._windows import Measurements, Windows, cut_windows, read_measurements
 from ._midpoint import cut_steps, halfway
 from ._partial import completed, with_partial
-from ._returns import LASTING, correlation_of_neighbours
+from ._returns import MOST_PERSISTENCE, correlation_of_neighbours
 from ._screened import Screened
 
 # Within this many nats the map is preferred, because it interpolates nothing between samples.
@@ -43,7 +43,7 @@ SEARCHED = {
     "flow": "The samples follow a continuous path, a flow: likelier than a map by {nats}, each "
     "with its best inputs and products.",
 }
-OPPOSED = (
+READ_AS_MAP = (
     "The samples are read as a map, from one sample to the next. With states halfway through each "
     "step, neighbouring lags of an input would undo one another."
 )
@@ -55,7 +55,11 @@ BY_LOGARITHMS = (
 # does not favour: a tenth of the residual variance, since states halfway through a step are
 # predicted and so not exactly known. Half of it for a map whose candidate lags skip samples: a
 # delay between candidates fits neither reading, and many inputs of a map are a proxy for it.
-TELLS, TELLS_COARSE = 0.05, 0.35
+DECISIVE_NATS, DECISIVE_NATS_COARSE = 0.05, 0.35
+# Fall of the criterion per window by products from which on they are needed. In simulated bilinear
+# systems and Lorenz's with noise true products make it fall by .04 to .5, and false ones of linear
+# flows by .03 at most; chosen with these in view.
+NEEDED = 0.05
 # Share of a target's windows that must be complete for them to decide how it is read.
 COMPLETE = 0.5
 
@@ -156,7 +160,7 @@ def _chosen(
         if growing.any():
             logs, begun = (_with_logarithms(one, growing) for one in (samples, beginning))
             logs = _Cut(logs, read_measurements(begun), lags, prior)
-            told = _as_logarithms_tell(logs, cut, readings, decided, ~held)
+            told = _read_by_logarithms(logs, cut, readings, decided, ~held)
             if told is not None:
                 screened, said = told
                 why = BY_LOGARITHMS.format(names=named(samples, np.flatnonzero(growing)))
@@ -177,7 +181,7 @@ def _with_logarithms(samples: Samples, columns: Bool[np.ndarray, "dim"]) -> Samp
     return dataclasses.replace(samples, values=tuple(values))
 
 
-def _as_logarithms_tell(
+def _read_by_logarithms(
     logs: _Cut, cut: _Cut, readings: Readings, decided: str, counting: Bool[np.ndarray, " target"]
 ) -> tuple[Screened, tuple[str, ...]] | None:
     """Return the windows of measurements read as their logarithms indicate, as a map or as a flow:
@@ -279,7 +283,7 @@ def _as_read(
     """
     limit = TIE if decided == "euler" else -CLEARLY
     as_map = cut.read_as("map", readings)
-    if np.median(correlation_of_neighbours(as_map.windows)) <= LASTING:
+    if np.median(correlation_of_neighbours(as_map.windows)) <= MOST_PERSISTENCE:
         # Little of a value persists halfway to the next: a flow has to be clearly likelier.
         limit = CLEARLY
     likelier, other = ("map", "flow") if readings.evidence <= limit else ("flow", "map")
@@ -287,7 +291,10 @@ def _as_read(
     chosen = as_map if likelier == "map" else cut.read_as("flow", readings)
     n, dim = float(np.asarray(chosen.windows.valid).sum()), chosen.windows.dim
     coarse = any(step > 1 for step in np.diff(cut.lags))
-    tells = {"map": n * dim * (TELLS_COARSE if coarse else TELLS), "flow": n * dim * TELLS}
+    tells = {
+        "map": n * dim * (DECISIVE_NATS_COARSE if coarse else DECISIVE_NATS),
+        "flow": n * dim * DECISIVE_NATS,
+    }
     unsure = abs(readings.evidence) < tells[other] or (coarse and likelier == "map")
     unsure = unsure and not (readings.smooth and likelier == "flow")
     if unsure or np.asarray(chosen.found.products).any():
@@ -301,7 +308,7 @@ def _as_read(
             # The comparison has no products, so it says nothing about targets that need them.
             products = sum(np.asarray(one.found.products) for one in searched.values()) > 0
             costs = [np.asarray(one.found.cost) for one in searched.values()]
-            needed = products & (readings.map_cost - np.minimum(*costs) > TELLS)
+            needed = products & (readings.map_cost - np.minimum(*costs) > NEEDED)
             readings = readings._replace(nats=np.where(needed, nats, readings.nats))
             likelier, other = ("map", "flow") if readings.evidence <= limit else ("flow", "map")
             between, chosen = f"{abs(readings.evidence):.3g} nats", searched[likelier]
@@ -310,9 +317,9 @@ def _as_read(
         if likelier == "flow" and not coarse and total < -max(readings.evidence, CLEARLY):
             if readings.name == "undecided":
                 return as_map, (UNDECIDED["map"].format(nats=between),)
-            if not _between_lags(readings) and _opposed(chosen) > _opposed(as_map):
+            if not _between_lags(readings) and _n_sign_changes(chosen) > _n_sign_changes(as_map):
                 as_map.readings = readings._replace(nats=readings.nats + nats)
-                return as_map, (OPPOSED,)
+                return as_map, (READ_AS_MAP,)
         if abs(total) > max(abs(readings.evidence), tells[reading]):
             best = searched[reading]
             best.readings = readings._replace(nats=nats)
@@ -333,7 +340,7 @@ def _between_lags(readings: Readings) -> bool:
     return bool(fewer and readings.nats.min() > -CLEARLY)
 
 
-def _opposed(screened: Screened) -> int:
+def _n_sign_changes(screened: Screened) -> int:
     """Return the number of lags of other variables whose coefficient has the opposite sign to that
     of the next lag, in a linear regression on the inputs found; lags skip no samples.
 

@@ -7,7 +7,7 @@ from jaxtyping import Bool, Float
 
 from .._axes import flat_inputs
 from .._types import KnownMask, divisor
-from ..regression._readings import changing_variance
+from ..regression._readings import local_variance
 from ..regression._search import columns_price, log_choices
 from ..regression._terms import FLOOR
 from ..windows._windows import Windows
@@ -18,19 +18,19 @@ from ._target_fit import TargetFit
 # a variable's variance that is innovation, both as medians. Persistent values are drivers and
 # cannot be distinguished from factors; and there, residuals are large while a plant is excited,
 # which are the most informative times.
-LASTING, NEWS = 0.3, 0.5
+MOST_PERSISTENCE, LEAST_INNOVATION = 0.3, 0.5
 # Share of the variance of all residuals explained by one common factor, from which on inputs are
 # tested for what they explain beyond common factors. Variables per factor: 25 portfolios of a
 # market have three factors (Fama and French, 1993), which five contain.
 COMMON, PER_FACTOR = 1 / 3, 5
-CALMED = (
+VARIANCE_WEIGHTED = (
     "The values are mostly innovations, as returns of shares are, and their variance changes. "
     "Windows are weighted by the inverse of the local variance, so that volatile times do not "
     "dominate all links."
 )
 
 
-def calmed(screened: Screened) -> Screened:
+def variance_weighted(screened: Screened) -> Screened:
     """Return windows weighted by the inverse of the local residual variance (Aitken, 1935), if
     values are innovations whose variance clearly changes; otherwise the same windows.
 
@@ -39,14 +39,16 @@ def calmed(screened: Screened) -> Screened:
     """
     if screened.readings is None or screened.data.refused or screened.data.partial is not None:
         return screened
-    if _last(screened.windows):
+    if _values_persist(screened.windows):
         return screened
     graph = flat_inputs(np.asarray(screened.found.graph))
     fits = [screened.fit(j, mask) for j, mask in enumerate(graph)]
-    if not _mostly_news(screened.windows, fits):
+    if not _mostly_innovation(screened.windows, fits):
         return screened
     weight, used = screened.data.weight, screened.data.weight > 0
-    variance = changing_variance(np.stack([_left_out(own)[used] for own in fits], axis=1)[None])
+    variance = local_variance(
+        np.stack([_leave_one_out_residuals(own)[used] for own in fits], axis=1)[None]
+    )
     if variance is None:
         return screened
     calm = weight.copy()
@@ -70,18 +72,18 @@ def _spread_of_steps(windows: Windows) -> Float[np.ndarray, " variable"]:
     return (rate_scale * float(windows.dt) / divisor(scale)) ** 2
 
 
-def _last(windows: Windows) -> bool:
+def _values_persist(windows: Windows) -> bool:
     """Return whether values persist from sample to sample."""
-    return bool(np.median(correlation_of_neighbours(windows)) > LASTING)
+    return bool(np.median(correlation_of_neighbours(windows)) > MOST_PERSISTENCE)
 
 
-def _mostly_news(windows: Windows, fits: list[TargetFit]) -> bool:
+def _mostly_innovation(windows: Windows, fits: list[TargetFit]) -> bool:
     """Return whether most of the variance of the variables is innovation."""
     risk = np.array([float(own.part.risk) for own in fits])
-    return bool(np.median(_spread_of_steps(windows) * risk) >= NEWS)
+    return bool(np.median(_spread_of_steps(windows) * risk) >= LEAST_INNOVATION)
 
 
-def _left_out(own: TargetFit) -> Float[np.ndarray, " window"]:
+def _leave_one_out_residuals(own: TargetFit) -> Float[np.ndarray, " window"]:
     """Return the leave-one-out residual of each window, by its leverage."""
     columns = own.part.columns
     reach = np.einsum("wc,cd,wd->w", columns, own.part.inverse, columns)
@@ -100,7 +102,7 @@ def proxies_among(windows: Windows, fits: list[TargetFit]) -> Bool[np.ndarray, "
     returns of shares.
     """
     nothing, count = np.zeros((len(fits), len(fits[0].mask)), bool), len(fits) // PER_FACTOR
-    if count == 0 or _last(windows) or not _mostly_news(windows, fits):
+    if count == 0 or _values_persist(windows) or not _mostly_innovation(windows, fits):
         return nothing
     left = np.stack([own.part.residual for own in fits])
     size = np.sqrt((left**2).sum(axis=1))
@@ -108,10 +110,10 @@ def proxies_among(windows: Windows, fits: list[TargetFit]) -> Bool[np.ndarray, "
     shares, factors = np.linalg.eigh(left @ left.T)
     if shares[-1] < COMMON * len(fits):
         return nothing
-    return np.stack([_worthless_beside(own, factors[:, -count:]) for own in fits])
+    return np.stack([_worthless_given_factors(own, factors[:, -count:]) for own in fits])
 
 
-def _worthless_beside(own: TargetFit, factors: Float[np.ndarray, "dim factor"]) -> KnownMask:
+def _worthless_given_factors(own: TargetFit, factors: Float[np.ndarray, "dim factor"]) -> KnownMask:
     """Return the inputs of a target from other variables that are not worth their price beyond the
     factors and the target itself at the same lags, by backward elimination.
     """

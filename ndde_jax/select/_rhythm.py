@@ -55,7 +55,9 @@ def with_own_rhythm(
         choose_windows(one, lags=lags, scheme="auto", prior=prior) for one in (samples, whole)
     )
     names = samples.names
-    gain = left_of_rates(removed, waves, names, prior) - left_of_rates(kept, 0, names, prior)
+    gain = log_residual_variance(removed, waves, names, prior) - log_residual_variance(
+        kept, 0, names, prior
+    )
     if not gain > CLEARLY:
         return Settled(samples, removed)
     periods = " and ".join(
@@ -75,7 +77,7 @@ def with_own_rhythm(
     return Settled(dataclasses.replace(whole, treatments=(*whole.treatments, rhythm)), kept)
 
 
-def left_of_rates(
+def log_residual_variance(
     chosen: Chosen, n_more: int, names: tuple[str, ...], prior: PriorKnowledge | None
 ) -> float:
     """Return the log residual variance of the rates under the best graph of splines, in their

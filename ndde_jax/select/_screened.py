@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool, Float
 
-from .._memory import make_room
+from .._memory import drop_programs_if_many
 from .._types import KnownMask
 from ..regression._design import MANY_QUANTILES, Design, Rate, design_of, knots_of
 from ..regression._readings import Readings
@@ -122,7 +122,7 @@ class Screened:
 
     @functools.cached_property
     def _searched(self) -> Searched:
-        make_room(self.windows)
+        drop_programs_if_many(self.windows)
         data, none = self.data, np.zeros(self.data.dim, bool)
         if data.partial is not None:
             return Searched(search_partial(data, SHORTLIST), none, none)

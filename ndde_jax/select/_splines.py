@@ -16,7 +16,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from .._axes import from_flat_inputs
 from .._checks import check_whole, check_windows
-from .._memory import make_room
+from .._memory import drop_programs_if_many
 from .._types import (
     Checked,
     Graph,
@@ -137,7 +137,7 @@ def spline_graph(windows: Checked[Windows], *, shortlist: Checked[int] = SHORTLI
     """
     check_windows(windows, "spline_graph")
     check_whole(shortlist, "shortlist")
-    make_room(windows)
+    drop_programs_if_many(windows)
     if namespace_of(windows) is jnp:
         return _search_traced(windows, min(shortlist, windows.dim * windows.n_lags))[0]
     with concretely():
@@ -211,10 +211,10 @@ class _Law(NamedTuple):
         """Return whether the terms read past states that only compensate for errors of the law of
         the present states.
         """
-        return bool(_repairs(self.fit, present.fit, dim))
+        return bool(_compensates(self.fit, present.fit, dim))
 
 
-def _repairs(law: Fit, present: Fit, dim: int) -> Any:
+def _compensates(law: Fit, present: Fit, dim: int) -> Any:
     """Return whether a law reads past states that only compensate for errors of the law of the
     present states.
     """
@@ -259,7 +259,7 @@ def search_flow(
     ]
     both = list(zip(laws, present, strict=True))
     if many is not None:
-        both = _or_sums(both, data, outputs, many)
+        both = _with_spline_sums(both, data, outputs, many)
     alone = np.array([law.repairs(own, dim) for law, own in both])
     alone &= ~data.required[:, dim:].any(axis=1)
     laws = [own if taken else law for (law, own), taken in zip(both, alone, strict=True)]
@@ -268,7 +268,7 @@ def search_flow(
     return Searched(found, np.array([design is not few for design in designs]), alone)
 
 
-def _or_sums(
+def _with_spline_sums(
     both: list[tuple[_Law, _Law]],
     data: KnownData,
     outputs: Float[np.ndarray, "window target"],
@@ -521,7 +521,7 @@ def _search_target(
         new, new_cost, other = found.terms, cost, found.terms.reads()
         if scheme is not None:
             law, now = (fit_terms(found.design, found.y, t) for t in (new, found.present))
-            alone = _repairs(law, now, dim) & ~must[dim:].any()
+            alone = _compensates(law, now, dim) & ~must[dim:].any()
             alone &= (scheme == "midpoint") | (found.design.error > 0)
             new = jax.tree.map(lambda a, b: jnp.where(alone, b, a), new, found.present)
             new_cost = jnp.where(alone, now.criterion(), law.criterion())

@@ -20,6 +20,7 @@ from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from .._axes import flat_inputs, from_flat_inputs, to_graph_axes
 from .._checks import (
+    argument_error,
     check_config,
     check_key,
     check_non_negative,
@@ -27,10 +28,9 @@ from .._checks import (
     check_whole,
     check_windows,
     is_traced,
-    refusal,
-    shown,
+    short_repr,
 )
-from .._memory import make_room
+from .._memory import drop_programs_if_many
 from .._types import Checked, Graph, RealScalarLike, Scores, Settings, namespace_of, setting, to_jax
 from ..fit._fit import FitConfig, FitResult, Status, fit
 from ..fit._prices import EBIC, RESOLUTION, AbstractPrice, PerInput, as_price
@@ -157,7 +157,7 @@ def coefficient_path(
         known[0] > 0 and np.all(np.diff(known) > 0) and np.isfinite(known[-1])
     ):
         raise ValueError(
-            f"coefficients must be positive, finite and ascending; got {shown(coefficients)}."
+            f"coefficients must be positive, finite and ascending; got {short_repr(coefficients)}."
         )
     # Only the graphs of the fits are used.
     config = dataclasses.replace(FitConfig() if config is None else config, refine="none")
@@ -417,7 +417,7 @@ def exact_graph(
             f"windows have {n_inputs} candidate inputs with 2^{n_inputs} subsets; at most "
             f"{MOST_INPUTS} inputs can be enumerated. Use ndde_jax.recover, or fewer lags."
         )
-    make_room(windows, coefficient, config, key)
+    drop_programs_if_many(windows, coefficient, config, key)
     return _enumerate(windows, price, config, key)
 
 
@@ -561,7 +561,7 @@ def _read_starts(starts: Any):
     expected = "booleans [source target lag] or with a first axis of several"
     check_real_array(starts, "starts", expected)
     if np.ndim(starts) not in (3, 4) or 0 in np.shape(starts):
-        raise refusal("starts", "[source target lag] or [start source target lag]", starts)
+        raise argument_error("starts", "[source target lag] or [start source target lag]", starts)
     return jnp.asarray(starts)
 
 

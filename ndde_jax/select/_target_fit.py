@@ -142,7 +142,7 @@ class TargetFit:
         probability of explaining as much of pure noise.
         """
         inputs = self.design.inputs[:, self.inputs]
-        return chance_of_leftover(self.part.residual, self.part.columns, inputs, self.root)
+        return leftover_p_value(self.part.residual, self.part.columns, inputs, self.root)
 
     def hidden(self, sizes) -> float:
         """Return the share of the rate's variance that the model does not explain because of errors
@@ -251,14 +251,14 @@ PER_UNIT = 4
 CHANCE = 0.01
 
 
-def beyond_chance(chances: list[float]) -> list[bool]:
+def significant_leftovers(chances: list[float]) -> list[bool]:
     """Return, from the p-value of each target, whether its residual has structure left. The level
     `CHANCE` is divided among the targets (Bonferroni).
     """
     return [chance < CHANCE / len(chances) for chance in chances]
 
 
-def chance_of_leftover(
+def leftover_p_value(
     residual: Float[np.ndarray, " window"],
     known: Float[np.ndarray, "window column"],
     inputs: Float[np.ndarray, "window input"],

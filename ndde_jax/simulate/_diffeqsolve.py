@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from .._checks import check_kind, check_real_array, check_whole, is_traced, refusal
+from .._checks import argument_error, check_kind, check_real_array, check_whole, is_traced
 from .._types import Checked
 from ..models._model import AbstractDelayModel
 from ._problem import ConstantHistory, LearnedDrift
@@ -73,7 +73,7 @@ class DelayTerm(diffrax.AbstractTerm):
         if model is not None:
             drift, delays = LearnedDrift(model), model.delays[np.asarray(model.lags) > 0]
         if not callable(drift):
-            raise refusal("drift", "a function drift(t, x, lagged, args)", drift)
+            raise argument_error("drift", "a function drift(t, x, lagged, args)", drift)
         if model is None:
             check_signature(drift)
         if not callable(history):
@@ -127,7 +127,7 @@ def _constant(state: Any) -> ConstantHistory:
     # A list of numbers is an array.
     if not isinstance(state, dict) and all(np.ndim(leaf) == 0 for leaf in jax.tree.leaves(state)):
         if not np.ndim(state):
-            raise refusal("history", "a function of time, or a state [dim]", state)
+            raise argument_error("history", "a function of time, or a state [dim]", state)
         state = np.asarray(state)
     for leaf in jax.tree.leaves(state):
         check_real_array(leaf, "history", "a function of time, or a state", finite=True)

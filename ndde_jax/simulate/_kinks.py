@@ -14,7 +14,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from .._checks import check_concrete, check_number, check_real_array, check_whole
-from .._memory import few
+from .._memory import round_size
 from .._types import Checked
 from . import _blocks
 from ._problem import Breaks, Delays, Problem, concrete
@@ -68,7 +68,7 @@ def read_breaks(
     least = np.full(delays.number, delays.shortest) if steps is None else steps
     most = np.full(delays.number, delays.longest) if steps is None else steps
     if few_sizes and steps is not None:
-        least = np.asarray([few(math.floor(delay), up=False) for delay in steps])
+        least = np.asarray([round_size(math.floor(delay), up=False) for delay in steps])
     found, last = [], 0
     for i, (at, position) in enumerate(origins):
         rows = counts[1:] if i == 0 else counts
@@ -81,7 +81,7 @@ def read_breaks(
         last = max(last, end)
     if not found:
         return None
-    last = few(last) if few_sizes else last
+    last = round_size(last) if few_sizes else last
     return Breaks(jnp.concatenate(found), min(last, n_steps), bool(len(jumps)))
 
 

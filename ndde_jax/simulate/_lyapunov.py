@@ -13,7 +13,7 @@ import jax.scipy.linalg as jsl
 from jaxtyping import Array, Float
 
 from .._checks import check_real_array, check_whole
-from .._memory import make_room
+from .._memory import drop_programs_if_many
 from .._types import Checked, floating_type, to_jax
 from ..models._model import AbstractDelayModel
 from . import _blocks
@@ -128,7 +128,7 @@ def lyapunov_spectrum(
     # The tangents become segments only after the longest delay.
     settle = -(-problem.delays.longest // block) + 1
     n_transient = max(-(-transient_steps // block), settle)
-    make_room(problem)
+    drop_programs_if_many(problem)
     return _spectrum(problem, tableau, int(k), block, n_transient, n_blocks)
 
 

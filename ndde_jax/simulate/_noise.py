@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import jax.random as jr
 from jaxtyping import Array, Float, Key, PRNGKeyArray
 
-from .._checks import check_key, check_number, check_positive, check_whole, refusal
+from .._checks import argument_error, check_key, check_number, check_positive, check_whole
 from .._types import Checked
 
 # Increments are drawn in blocks of this many steps, each from its own key: a longer run then
@@ -89,7 +89,7 @@ class GridBrownianPath(diffrax.AbstractBrownianPath):
         check_positive(dt=dt)
         check_number(t0, "t0")
         if not isinstance(shape, tuple | list) or not all(isinstance(n, int) for n in shape):
-            raise refusal("shape", "a tuple of whole numbers", shape)
+            raise argument_error("shape", "a tuple of whole numbers", shape)
         dtype = jnp.result_type(float) if dtype is None else dtype
         self.values = increments(key, jnp.asarray(0), n_steps, tuple(shape), dt, dtype)
         self.t0 = jnp.asarray(t0, dtype)

@@ -13,8 +13,8 @@ import numpy as np
 from jax.interpreters import partial_eval
 from jaxtyping import Array, Bool, Float, Int, PyTree
 
-from .._checks import check_real_array, is_traced, refusal
-from .._memory import few
+from .._checks import argument_error, check_real_array, is_traced
+from .._memory import round_size
 from .._types import to_jax
 from ..models._model import AbstractDelayModel
 
@@ -122,12 +122,12 @@ def read_delays(
     else:
         both = np.asarray(bounds) if isinstance(bounds, tuple | list) else np.zeros(0)
         if both.shape != (2,) or both.dtype.kind not in "iuf" or not 0 < both[0] <= both[1]:
-            raise refusal(limits, "two numbers, 0 < shortest <= longest", bounds)
+            raise argument_error(limits, "two numbers, 0 < shortest <= longest", bounds)
         on_grid = False
         steps, stray = _held_within(lags, known, bounds, dt, name, limits)
         low, high = (float(bound) / float(dt) for bound in bounds)
     if not math.isfinite(high) or low <= 0:
-        raise refusal(limits, "finite", bounds)
+        raise argument_error(limits, "finite", bounds)
     if high > MOST_STEPS:
         raise ValueError(
             f"{name} of up to {high * float(dt):.3g} are {high:.3g} steps of dt = {float(dt):.3g}, "
@@ -142,8 +142,8 @@ def read_delays(
         )
     needed = longest + 1
     if few_sizes:
-        longest = few(math.floor(high * (1 + close)) + 1)
-        shortest = few(shortest, up=False)
+        longest = round_size(math.floor(high * (1 + close)) + 1)
+        shortest = round_size(shortest, up=False)
     return Delays(steps, shortest, longest, on_grid, stray), needed
 
 

@@ -8,8 +8,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from .._checks import check_key, check_number, check_real_array, check_sizes, is_traced, refusal
-from .._memory import few
+from .._checks import (
+    argument_error,
+    check_key,
+    check_number,
+    check_real_array,
+    check_sizes,
+    is_traced,
+)
+from .._memory import round_size
 from .._types import namespace_of, to_jax
 from ..models._model import AbstractDelayModel
 from ._kinks import read_breaks
@@ -37,7 +44,7 @@ def check_counts(n_steps: Any, save_every: Any) -> None:
         whole = isinstance(value, int | np.integer)
         whole = whole and not isinstance(value, bool | np.timedelta64)
         if not whole or value < 1:
-            raise refusal(name, "a positive whole number", value)
+            raise argument_error(name, "a positive whole number", value)
         if value > MOST_STEPS:
             raise ValueError(f"{name} must be at most {MOST_STEPS}, to be counted; got {value}.")
     if save_every > n_steps:
@@ -112,7 +119,9 @@ def read_problem(
     """
     drift, lags, dt, history, sigma, name = given
     if not callable(drift):
-        raise refusal("drift", "a function drift(t, x, lagged, args), or a learned model", drift)
+        raise argument_error(
+            "drift", "a function drift(t, x, lagged, args), or a learned model", drift
+        )
     if not callable(history):
         check_real_array(history, "history", "a state [dim] or samples [time dim]")
     dtype = _dtype(history)
@@ -204,7 +213,7 @@ def read_step(dt: Any, lags: Any) -> Any:
         return dt
     known = concrete(dt)
     if known is None or known.ndim != 0 or not (np.isfinite(known) and known > 0):
-        raise refusal("dt", "a positive number", dt)
+        raise argument_error("dt", "a positive number", dt)
     check_sizes(known, jnp.result_type(float), "dt")
     return float(known)
 
@@ -283,7 +292,7 @@ def read_history(history: Any, spacing, needed: int, dtype) -> Any:
         )
     # A program is compiled for each number of samples, so those that nothing reads are left out but
     # for a few, of which an interpolation needs two.
-    values = values[-few(needed + 2) :]
+    values = values[-round_size(needed + 2) :]
     # One step further back than any delay reads lies the start of a record that is interpolated.
     if needed > 1:
         xp = namespace_of(values)

@@ -13,7 +13,7 @@ import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from .._checks import check_flag, check_real_array, is_traced
-from .._memory import make_room
+from .._memory import drop_programs_if_many
 from .._types import Checked
 from ..models._model import AbstractDelayModel, check_model
 from ._advance import Path, PathStatus, Plan, cut, finish, simulate, simulate_with_progress
@@ -138,7 +138,7 @@ def solve_sdde(
     problem = read_problem(given, args, t0, bounds, tableau, **options)
     noise = read_noise(key, increments, problem, n_steps)
     plan = Plan.of(problem, tableau, room, save_every)
-    make_room(problem, noise)
+    drop_programs_if_many(problem, noise)
     if few_sizes:
         n = n_steps // plan.save_every
         end = constant(n * plan.save_every, jax.dtypes.canonicalize_dtype(int))
@@ -272,7 +272,7 @@ def log_density(
                 "sigma must not be zero: a path of which a variable has no noise has no density."
             )
         sigma = jnp.asarray(sigma, states.dtype)
-    make_room(problem, states, sigma)
+    drop_programs_if_many(problem, states, sigma)
     total = _density(problem.without_past, states, sigma)
     stray = problem.delays.stray
     return total if stray is None else total + stray

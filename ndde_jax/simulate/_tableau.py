@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from .._checks import shown
+from .._checks import short_repr
 from .._types import to_jax
 
 
@@ -178,6 +178,6 @@ def read_solver(solver: Any, *, noisy: bool = True) -> Tableau:
             )
         raise ValueError(
             "solver must be diffrax.Euler() or an explicit Runge-Kutta method of Diffrax, such as "
-            f"Heun, Bosh3 or Tsit5{noise if noisy else ''}; got {shown(solver)}.{implicit}"
+            f"Heun, Bosh3 or Tsit5{noise if noisy else ''}; got {short_repr(solver)}.{implicit}"
         )
     return tableau_of(kind)

@@ -14,6 +14,7 @@ import numpy as np
 from jaxtyping import Array, ArrayLike, Bool, Float
 
 from .._checks import (
+    argument_error,
     check_choice,
     check_concrete,
     check_non_negative,
@@ -22,7 +23,6 @@ from .._checks import (
     check_whole,
     check_windows,
     is_traced,
-    refusal,
 )
 from .._types import Checked, RealScalarLike, as_number, divisor, floating_type, to_jax
 from ..models._confine import RestoredDDE
@@ -39,7 +39,9 @@ def check_drift(drift: Any, name: str = "drift") -> None:
     lagged states and `args`.
     """
     if isinstance(drift, type) or not (isinstance(drift, System) or callable(drift)):
-        raise refusal(name, "a function drift(t, x, lagged, args), a System or a model", drift)
+        raise argument_error(
+            name, "a function drift(t, x, lagged, args), a System or a model", drift
+        )
 
 
 def delays_of(drift: Any, delays: Any = None) -> np.ndarray:
@@ -438,7 +440,9 @@ def _least(noise: float, pull, squares) -> tuple[float, float, np.ndarray]:
 def check_dissipative(known: Any) -> None:
     """Raise an error unless the constants are of a dissipative drift; traced numbers pass."""
     if not isinstance(known, Dissipativity):
-        raise refusal("known", "a Dissipativity, such as theory.dissipativity returns", known)
+        raise argument_error(
+            "known", "a Dissipativity, such as theory.dissipativity returns", known
+        )
     if not is_traced(known) and not bool(known.holds):
         raise ValueError(
             f"known must satisfy B < β_0; here B = {float(jnp.sum(known.feedback)):.4g} and β_0 = "

@@ -25,7 +25,7 @@ from .._checks import (
     check_windows,
     is_traced,
 )
-from .._memory import make_room
+from .._memory import drop_programs_if_many
 from .._types import Checked, Graph, Scores, floating_type, namespace_of, to_jax
 from ..assess._score import drift_of
 from ..fit._refit import StrengthConfig, checked_graph, checked_refit
@@ -252,7 +252,7 @@ def complement_strengths(
     """Return for every edge of a graph the rise of the risk from all candidates to all but that
     one, NaN elsewhere; and the risk of all.
     """
-    make_room(windows, config, key)
+    drop_programs_if_many(windows, config, key)
     mask = flat_inputs(graph)
     unit = jnp.eye(mask.shape[1], dtype=bool)
     value, risk = rises_without(windows, unit, mask, config, key)

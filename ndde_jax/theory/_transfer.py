@@ -12,6 +12,7 @@ import numpy as np
 from jaxtyping import Array, ArrayLike, Float, PRNGKeyArray
 
 from .._checks import (
+    argument_error,
     check_concrete,
     check_key,
     check_non_negative,
@@ -19,7 +20,6 @@ from .._checks import (
     check_real_array,
     check_whole,
     is_traced,
-    refusal,
 )
 from .._types import Checked
 from ..models._model import AbstractDelayModel
@@ -221,7 +221,7 @@ def transfer_curve(
     """
     check_drift(drift)
     if isinstance(learned, str | bytes) or not isinstance(learned, Sequence) or not len(learned):
-        raise refusal("learned", "a sequence of drifts", learned)
+        raise argument_error("learned", "a sequence of drifts", learned)
     for other in learned:
         check_drift(other, "learned")
     check_whole(n_steps, "n_steps", least=10)

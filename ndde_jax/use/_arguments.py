@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
-from .._checks import check_kind, check_real_array, check_whole, refusal, shown
+from .._checks import argument_error, check_kind, check_real_array, check_whole, short_repr
 from .._types import namespace_of
 from ..samples._dates import unit_ratio
 from ..select._between import edge_of_reads
 
 # A number with an optional unit.
-SPAN = re.compile(r"\s*\+?((?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)\s*([A-Za-zµ]*)\s*")
+SPAN_PATTERN = re.compile(r"\s*\+?((?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)\s*([A-Za-zµ]*)\s*")
 
 
 def read_span(value: Any, found: Any, name: str, least: int = 1) -> int:
@@ -25,9 +25,9 @@ def read_span(value: Any, found: Any, name: str, least: int = 1) -> int:
     if not isinstance(value, str):
         check_whole(value, name, least=least)
         return int(value)
-    match = SPAN.fullmatch(value)
+    match = SPAN_PATTERN.fullmatch(value)
     if match is None or not np.isfinite(float(match[1])):
-        raise refusal(name, "samples, or a time with its unit such as '6h'", value)
+        raise argument_error(name, "samples, or a time with its unit such as '6h'", value)
     number, own = float(match[1]), found.time_unit
     if match[2]:
         ratio = unit_ratio(match[2], own)
@@ -89,7 +89,7 @@ def variable(value: Any, found: Any, name: str) -> int:
             return int(value) % len(names)
     raise ValueError(
         f"{name} must be one of {', '.join(names)}, or an index below {len(names)}; got "
-        f"{shown(value)}."
+        f"{short_repr(value)}."
     )
 
 
@@ -105,11 +105,11 @@ def kept_lags(found: Any, i: int, j: int, lag: Any, name: str, without: str) -> 
     if lag is None:
         return kept
     if isinstance(lag, bool) or not isinstance(lag, int | np.integer):
-        raise refusal(name, "a lag in samples", lag)
+        raise argument_error(name, "a lag in samples", lag)
     here = kept[np.asarray(found.lags)[kept] == lag]
     if not len(here):
         listed = ", ".join(str(found.lags[a]) for a in kept)
-        raise ValueError(f"{name}: {said} is kept at {listed} samples; got {shown(lag)}.")
+        raise ValueError(f"{name}: {said} is kept at {listed} samples; got {short_repr(lag)}.")
     return here
 
 
@@ -140,7 +140,7 @@ def inputs_of(found: Any, i: int, j: int, a: int) -> Bool[np.ndarray, " lag"]:
     return edges_of_inputs(found, (i, j)) == a
 
 
-def folded(
+def sum_to_edges(
     found: Any, values: Float[np.ndarray, "*batch source target lag"]
 ) -> Float[np.ndarray, "*batch source target lag"]:
     """Return sums over the inputs of each edge and neighbouring lags, at the edge; 0 elsewhere.

@@ -11,12 +11,20 @@ import numpy as np
 from jaxtyping import Bool, Float, PRNGKeyArray
 from numpy.lib.stride_tricks import sliding_window_view
 
-from .._checks import check_choice, check_key, check_whole, refusal, shown
+from .._checks import argument_error, check_choice, check_key, check_whole, short_repr
 from .._types import Checked, divisor
 from ..metrics._forecast import crps, energy_score
 from ._arguments import read_span
 from ._ensemble import generator
-from ._forecast import BEYOND, Level, excess, level_of, path_quantile, read_record, removed_in_time
+from ._forecast import (
+    MAX_EXCESS,
+    Level,
+    excess,
+    level_of,
+    path_quantile,
+    read_record,
+    removed_in_time,
+)
 from ._one_step import Rows
 from ._simulate import learned_paths, no_change
 
@@ -75,7 +83,7 @@ class Backtest:
         """
         rivals = self.methods[1:]
         if not isinstance(rival, str) or rival not in rivals:
-            raise ValueError(f"rival must be one of {', '.join(rivals)}; got {shown(rival)}.")
+            raise ValueError(f"rival must be one of {', '.join(rivals)}; got {short_repr(rival)}.")
         better = (self.scores[self.methods.index(rival)] - self.scores[0]).mean(axis=2)
         return better.mean(axis=0), better.std(axis=0, ddof=1) / np.sqrt(len(better))
 
@@ -171,7 +179,7 @@ class WithBacktests:
         record = [np.asarray(v, np.float64) for v in self.samples.values]
         # Offsets belong to recordings, and held-out data have none.
         level = level_of(self, offset=False)
-        given = record if data is None else [_held_back(self, data, level)]
+        given = record if data is None else [_held_out(self, data, level)]
         past, came = _origins(given, need, steps, int(origins))
         rng = generator(jr.fold_in(key, 1))
         change = no_change(steps, len(self.names))
@@ -179,19 +187,19 @@ class WithBacktests:
         own = np.moveaxis(own.reshape(len(past), paths, steps, -1), 1, 0)
         # Rivals read what the discovery reads. All are scored in measured units.
         scale = np.nanstd(level.outside(np.concatenate(record)), axis=0)
-        asked = Asked(record, self._members.rows, self.lags, past, steps, paths, rng)
+        asked = RivalTask(record, self._members.rows, self.lags, past, steps, paths, rng)
         forecasts = (own, *(RIVALS[rival](asked) for rival in rivals))
         came = level.outside(came)[:, at - 1]
         scores = [_score(level.outside(paths[:, :, at - 1]), came, scale) for paths in forecasts]
         scores_, inside, energy = (np.stack(part) for part in zip(*scores, strict=True))
-        beyond = excess(self, past).max(axis=1) > BEYOND
+        beyond = excess(self, past).max(axis=1) > MAX_EXCESS
         methods, held_out = (OWN, *rivals), data is not None
         return Backtest(methods, at, scores_, inside, energy, self.names, beyond, held_out)
 
 
 def _rivals(names: Any) -> tuple[str, ...]:
     if isinstance(names, str) or not isinstance(names, Sequence):
-        raise refusal("rivals", f"a sequence of names, of {', '.join(RIVALS)}", names)
+        raise argument_error("rivals", f"a sequence of names, of {', '.join(RIVALS)}", names)
     for name in names:
         check_choice(name, "rivals", RIVALS)
     if "PySINDy" in names and importlib.util.find_spec("pysindy") is None:
@@ -203,13 +211,13 @@ def _steps(at: Any, steps: int) -> np.ndarray:
     if at is None:
         return np.unique(np.array([*STEPS, steps]).clip(max=steps))
     if isinstance(at, str) or not isinstance(at, Sequence) or not len(at):
-        raise refusal("at", "a sequence of steps, in samples", at)
+        raise argument_error("at", "a sequence of steps, in samples", at)
     for step in at:
         check_whole(step, "at", least=1, most=steps)
     return np.unique(np.array(at, int))
 
 
-def _held_back(found: Any, data: Any, level: Level) -> np.ndarray:
+def _held_out(found: Any, data: Any, level: Level) -> np.ndarray:
     """Return held-out data as the drift reads them, `[time dim]`.
 
     **Raises:** `ValueError` for data without times if a season or a trend was removed.
@@ -218,7 +226,7 @@ def _held_back(found: Any, data: Any, level: Level) -> np.ndarray:
     gone = [t.name for t in removed_in_time(found)]
     if gone and timed is None:
         raise ValueError(
-            f"a {' and a '.join(gone)} was removed from the record of this discovery, but data is "
+            f"the discovery removed a {' and a '.join(gone)} from its record, but data is "
             "an array without times. Give data=ndde_jax.read_samples(x, t=...)."
         )
     return values
@@ -263,12 +271,12 @@ def _score(forecasts, came, scale):
 CUBIC, QUADRATIC = 12, 40
 # States of polynomials are clipped at so many standard deviations of the record, since iterated
 # polynomials may explode.
-HELD = 20.0
+MAX_DEVIATIONS = 20.0
 Paths = Float[np.ndarray, "path origin step dim"]
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Asked:
+class RivalTask:
     """The forecasts that a rival has to make, and the data it may use.
 
     - `record`: recordings of the discovery; `rows`: their complete steps.
@@ -311,31 +319,31 @@ class Asked:
         return x[:, :, start:]
 
 
-def persistence(asked: Asked) -> Paths:
+def persistence(asked: RivalTask) -> Paths:
     """Return forecasts by persistence: steps of the record, accumulated from the present."""
     change = np.concatenate([np.diff(v, axis=0) for v in asked.record])
     change = change - change[np.isfinite(change).all(axis=1)].mean(axis=0)
     return asked.past[None, :, -1:] + np.cumsum(asked.drawn(change), axis=2)
 
 
-def climatology(asked: Asked) -> Paths:
+def climatology(asked: RivalTask) -> Paths:
     """Return forecasts by climatology: values of the record."""
     return asked.drawn(np.concatenate(asked.record))
 
 
-def autoregression(asked: Asked) -> Paths:
+def autoregression(asked: RivalTask) -> Paths:
     """Return forecasts by autoregression: least squares of increments on all lags, iterated, with
     Gaussian noise.
     """
     inputs, change = asked.inputs, asked.change
     flat = lambda h: np.concatenate([h, np.ones((*h.shape[:-1], 1))], -1)  # noqa: E731
     weights, *_ = np.linalg.lstsq(flat(inputs), change, rcond=None)
-    factor = _factor(change - flat(inputs) @ weights, inputs.shape[1] + 1)
+    factor = _covariance_root(change - flat(inputs) @ weights, inputs.shape[1] + 1)
     # An unstable autoregression must not overflow.
     return asked.iterated(lambda h: flat(h) @ weights, factor, -1e100, 1e100)
 
 
-def sparse_regression(asked: Asked) -> Paths:
+def sparse_regression(asked: RivalTask) -> Paths:
     """Return forecasts by PySINDy: increments regressed on polynomials of all lags, iterated. It
     has no noise model, so Gaussian noise of its residuals is added, and states are held within
     twenty standard deviations of the record.
@@ -367,13 +375,13 @@ def sparse_regression(asked: Asked) -> Paths:
             out += term[..., None] * weight
         return mean + size * out
 
-    factor = _factor(change - step(inputs), int(used.sum()))
+    factor = _covariance_root(change - step(inputs), int(used.sum()))
     values = np.concatenate(asked.record)
-    center, wide = np.nanmean(values, axis=0), HELD * np.nanstd(values, axis=0)
+    center, wide = np.nanmean(values, axis=0), MAX_DEVIATIONS * np.nanstd(values, axis=0)
     return asked.iterated(step, factor, center - wide, center + wide)
 
 
-RIVALS: dict[str, Callable[[Asked], Paths]] = {
+RIVALS: dict[str, Callable[[RivalTask], Paths]] = {
     "persistence": persistence,
     "climatology": climatology,
     "VAR": autoregression,
@@ -381,7 +389,7 @@ RIVALS: dict[str, Callable[[Asked], Paths]] = {
 }
 
 
-def _factor(left, n_fitted: int):
+def _covariance_root(left, n_fitted: int):
     """Return a square root of the covariance of the residuals."""
     values, vectors = np.linalg.eigh(left.T @ left / max(len(left) - n_fitted, 1))
     return vectors * np.sqrt(np.maximum(values, 0))

@@ -21,16 +21,16 @@ from .._checks import check_whole
 from .._spoken import amount, more_than, percent
 from .._types import Checked, to_jax
 from ..models._model import padded_rows
-from ._arguments import edges_of_inputs, folded, inputs_of, kept_lags, variable
+from ._arguments import edges_of_inputs, inputs_of, kept_lags, sum_to_edges, variable
 from ._ensemble import Ensemble, histories_of, rates_of
-from ._left_out import Bend, find_bend, missed_by_lags, what_is_left
+from ._left_out import Bend, find_bend, missed_by_lags, residuals_of
 
 # Slices per source of a surface.
 POINTS = 8
 # Half the interval over which the slope of a bend is taken, in standard deviations.
 NEAR = 0.01
 # Two-sided 90 %.
-LEVEL, WIDE = 0.9, 1.6449
+LEVEL, Z_90 = 0.9, 1.6449
 # Bisections for each end of an interval: to a millionth of the starting range.
 HALVINGS = 20
 # Rows whose derivatives are computed together; all padded lengths are multiples of it.
@@ -91,7 +91,7 @@ def slice_means(values: np.ndarray, slot: np.ndarray, count: int) -> np.ndarray:
     return sums / np.maximum(np.bincount(slot, minlength=count), 1)[:, None]
 
 
-def by_model(own: np.ndarray, columns: np.ndarray, ensemble: Ensemble, target: int) -> np.ndarray:
+def per_member(own: np.ndarray, columns: np.ndarray, ensemble: Ensemble, target: int) -> np.ndarray:
     """Return a linear functional of the drift for the learned model, the centre of the ensemble and
     its members, `[... model]`, from its values for the model alone `[...]` and for the columns
     `[... feature]`.
@@ -123,7 +123,7 @@ def center_and_spread(
     if len(bias):
         # A mean of estimates from records of this length also varies by chance.
         variance = variance + np.maximum(np.mean(bias, axis=0) ** 2 - chance / len(bias), 0)
-    return model, WIDE * np.sqrt(variance)
+    return model, Z_90 * np.sqrt(variance)
 
 
 def interval_ends(
@@ -144,8 +144,8 @@ def interval_ends(
     """
     from scipy.special import ndtr
 
-    center, half = found + shift, np.sqrt(spread**2 + WIDE**2 * variance)
-    size = np.maximum(half / WIDE, 1e-300)
+    center, half = found + shift, np.sqrt(spread**2 + Z_90**2 * variance)
+    size = np.maximum(half / Z_90, 1e-300)
 
     def end(share):
         low = center + np.minimum(apart, 0) - half
@@ -293,10 +293,12 @@ def _surfaces(effects, first, second, targets, points) -> list[Surface]:
     variance = np.asarray(found.windows.scaling.rate_scale, np.float64) ** 2
     made = []
     for j in targets:
-        nodes = grid.interaction(by_model(rates[..., j], columns, ensemble, j))
+        nodes = grid.interaction(per_member(rates[..., j], columns, ensemble, j))
         z, spread = center_and_spread(np.moveaxis(_cells(nodes), -1, 0))
         z = np.where(grid.count > 0, z, np.nan)
-        share, low_share, high_share = map(float, _shares(grid.at_rows(nodes).T) / variance[j])
+        share, low_share, high_share = map(
+            float, _explained_variance(grid.at_rows(nodes).T) / variance[j]
+        )
         made.append(
             Surface(
                 x=grid.sides[0].edges, y=grid.sides[1].edges, z=z, low=z - spread, high=z + spread,
@@ -307,7 +309,7 @@ def _surfaces(effects, first, second, targets, points) -> list[Surface]:
     return made
 
 
-def _shares(values: np.ndarray) -> np.ndarray:
+def _explained_variance(values: np.ndarray) -> np.ndarray:
     """Return the variance that surfaces explain, with its 90 % interval, from values `[model row]`.
 
     The interval is that of the projection on the surface itself: the sizes of all members would be
@@ -315,7 +317,7 @@ def _shares(values: np.ndarray) -> np.ndarray:
     """
     size = np.sqrt(np.mean(values[0] ** 2))
     if size == 0:
-        return np.array([0.0, 0.0, WIDE**2 * np.mean(values[1:] ** 2)])
+        return np.array([0.0, 0.0, Z_90**2 * np.mean(values[1:] ** 2)])
     along = values @ values[0] / (len(values[0]) * size)
     (middle,), (spread,) = center_and_spread(along[:, None])
     return np.array([middle, max(middle - spread, 0.0), middle + spread]) ** 2
@@ -478,7 +480,7 @@ class Effects:
             return accumulated(np.reshape(every, (-1, len(own))).T)
 
         own, bend, doubt = changes(rates_of(found.model))[:, j], self.bends[i, j, a], found._doubt
-        curves = accumulated(by_model(own, changes(ensemble.basis), ensemble, j))
+        curves = accumulated(per_member(own, changes(ensemble.basis), ensemble, j))
         y, spread = center_and_spread(curves, apart(found._echoed))
         shift, variance = bend.of(accumulated(changes(bend)))
         line = accumulated(np.subtract(*sliced.ends[::-1])[:, None])[0]
@@ -574,7 +576,7 @@ class Effects:
         """The effects along all paths of the graph, on levels."""
         found, dt = self.found, float(self.found.dt)
         slopes, learned, bias = _slopes(found, self.ensemble)
-        shift, variance = _bent_slopes(found, self.ensemble, self.bends)
+        shift, variance = _slope_changes_by_bends(found, self.ensemble, self.bends)
         # Each member has its own bends.
         draws = np.random.default_rng(0).normal(size=(len(slopes) - 2, *shift.shape))
         slopes[2:] += draws * np.sqrt(variance)
@@ -669,15 +671,15 @@ class WithEffects:
         """
         ensemble, doubt, graph = self._given(ensemble), self._doubt, np.asarray(self.graph)
         slopes, own, bias = _slopes(self, ensemble)
-        center, spread = center_and_spread(folded(self, slopes), folded(self, bias))
-        left, missed = what_is_left(self, ensemble), missed_by_lags(self)
+        center, spread = center_and_spread(sum_to_edges(self, slopes), sum_to_edges(self, bias))
+        left, missed = residuals_of(self, ensemble), missed_by_lags(self)
         bends = {
             (i, j, a): find_bend(left, j, i, inputs_of(self, i, j, a))
             for i, j, a in np.argwhere(graph).tolist()
         }
-        bent, variance = _bent_slopes(self, ensemble, bends)
+        bent, variance = _slope_changes_by_bends(self, ensemble, bends)
         other = _differences(doubt.models, histories_of(ensemble), own)
-        apart = folded(self, other).sum(axis=0)
+        apart = sum_to_edges(self, other).sum(axis=0)
         low, high = interval_ends(center, spread, apart, doubt.chance, bent + missed, variance)
         slope, low, high, share = (
             np.where(graph, a, np.nan) for a in (center, low, high, ensemble.share)
@@ -693,12 +695,14 @@ def _slopes(found: Any, ensemble: Ensemble) -> tuple[np.ndarray, ...]:
     histories = histories_of(ensemble)
     own, columns = (mean_slopes(model, histories) for model in (found.model, ensemble.basis))
     columns = np.moveaxis(columns, 0, -1)
-    every = [by_model(each, columns, ensemble, j) for j, each in enumerate(own)]
+    every = [per_member(each, columns, ensemble, j) for j, each in enumerate(own)]
     own = to_graph(own)
     return to_graph(np.moveaxis(every, -1, 0)), own, _differences(found._echoed, histories, own)
 
 
-def _bent_slopes(found: Any, ensemble: Ensemble, bends: Mapping[tuple[int, int, int], Bend]):
+def _slope_changes_by_bends(
+    found: Any, ensemble: Ensemble, bends: Mapping[tuple[int, int, int], Bend]
+):
     """Return the change of mean slopes by bends, and its variance, `[source target lag]`. A
     straight line through a curve has its mean slope only if the source is normally distributed.
     """

@@ -393,7 +393,7 @@ RESAMPLES = 40
 # Candidates per target that a half may choose from.
 SLOTS = 12
 # Fall of the log residual variance required to prefer another kind of step.
-CLEARLY = 0.03
+MIN_LOG_IMPROVEMENT = 0.03
 # Histories for averages, spread evenly over the record; their error is far below that of the
 # ensemble.
 MOST_HISTORIES = 1000
@@ -534,7 +534,7 @@ def make_ensemble(found: Any, *, rng: np.random.Generator, resamples: int) -> En
     steps = ("heun", "flow", "map") if found.moves_between_samples else ("map",)
     fitted, *others = (fit_steps(found, rows, basis, targets, halves, step) for step in steps)
     for other in others:
-        fitted = other if _smaller(other.residual, fitted.residual) else fitted
+        fitted = other if _clearly_smaller(other.residual, fitted.residual) else fitted
     graphs = np.zeros((resamples, *np.shape(found.graph)), bool)
     candidate = np.zeros(np.shape(found.graph), bool)
     for j, target in enumerate(targets):
@@ -617,12 +617,12 @@ def _select_again(
     return shared, targets, np.array(as_good)
 
 
-def _smaller(one: np.ndarray, other: np.ndarray) -> bool:
+def _clearly_smaller(one: np.ndarray, other: np.ndarray) -> bool:
     """Return whether residuals are clearly smaller, over all variables together."""
     sizes = [np.mean(np.square(np.nan_to_num(r, nan=np.inf)), axis=0) for r in (one, other)]
     with np.errstate(divide="ignore", invalid="ignore"):
         change = np.log(sizes[0] / sizes[1])
-    return bool(np.nan_to_num(change, nan=0.0).mean() < -CLEARLY)
+    return bool(np.nan_to_num(change, nan=0.0).mean() < -MIN_LOG_IMPROVEMENT)
 
 
 # ---- corrections of a learned model, and their spread ----
@@ -631,10 +631,10 @@ def _smaller(one: np.ndarray, other: np.ndarray) -> bool:
 ROUNDS = 2
 # Effective parameters of a smooth function of a few inputs, however large the network: an upper
 # guess, which favours the regression.
-MOST_NUMBERS = 100
+MAX_PARAMETERS = 100
 # Share of them that widens the spread of a network. With all of them, intervals of a two-variable
 # system were too wide; with none, those of a network of ten were too narrow.
-USED_UP = 0.6
+EFFECTIVE_SHARE = 0.6
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -675,7 +675,7 @@ def fit_steps(
         said, designs = path.mean(learned), [path.mean(target.basis) for target in targets]
         left = rate - said
         own = [_correction(*each) for each in zip(targets, designs, left.T, strict=True)]
-    numbers = np.minimum(count_numbers(found.model), MOST_NUMBERS)
+    numbers = np.minimum(count_parameters(found.model), MAX_PARAMETERS)
     trust, freedom = np.zeros((2, len(targets)))
     center = np.zeros((len(targets), len(basis.kind)))
     spread = np.zeros((len(halves), *center.shape))
@@ -694,7 +694,7 @@ def fit_steps(
             # Halves are fitted to what the *model* misses. A network with more parameters than the
             # regression varies more, by the root of their ratio.
             trust[j], freedom[j], coefficients = 1.0, max(numbers[j], len(used)), own[j]
-            wider = np.sqrt(max(USED_UP * numbers[j] / max(len(used), 1), 1))
+            wider = np.sqrt(max(EFFECTIVE_SHARE * numbers[j] / max(len(used), 1), 1))
             differ = wider * _refitted(halves, target, design, left[:, j], used, trusted=True)[1]
         center[j, target.place], spread[:, j, target.place] = coefficients, differ
     used = np.any(spread != 0, axis=(0, 1)) | np.any(center != 0, axis=0)
@@ -741,7 +741,7 @@ def _refitted(
     return whole, spread
 
 
-def count_numbers(model: Any) -> np.ndarray:
+def count_parameters(model: Any) -> np.ndarray:
     """Return the number of fitted parameters per target, in arrays whose first axis is the target,
     that belong to inputs in use.
     """

@@ -7,7 +7,7 @@ import jax
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from .._checks import shown
+from .._checks import short_repr
 from .._types import Checked
 from ..assess._score import drift_of
 from ..fit._fit import window_loss
@@ -129,7 +129,7 @@ class Influence:
         **Raises:** `ValueError` for a share outside 0 to 1.
         """
         if not 0 <= share <= 1:
-            raise ValueError(f"share must lie in [0, 1]; got {shown(share)}.")
+            raise ValueError(f"share must lie in [0, 1]; got {short_repr(share)}.")
         speaks = np.maximum(self.value, 0)
         order = np.argsort(-speaks)
         enough = np.searchsorted(np.cumsum(speaks[order]), share * speaks.sum()) + 1

@@ -14,10 +14,10 @@ from ..models._polynomials import (
     MAX_TERMS,
     PolynomialDrift,
     formulas_of,
-    unspoken,
+    inputs_only,
     write_formulas,
 )
-from ._ensemble import count_numbers
+from ._ensemble import count_parameters
 
 
 def edge_rows(found: Any) -> list[dict[str, Any]]:
@@ -147,14 +147,14 @@ def _judged(found: Any, key: Any) -> list:
     if all(formula.inputs is None for formula in own):
         return own
     if graph.sum(axis=(0, 2)).max() + SPARE >= MAX_TERMS:
-        return [unspoken(model, j) for j in range(model.dim)]
+        return [inputs_only(model, j) for j in range(model.dim)]
     # Both are compared on the rates by which edges were measured.
     simple = fit_flow(windows, graph, key=key, family="polynomial", rounds=0)
     n, drift = int(windows.n_valid), cast(PolynomialDrift, simple.drift)
     terms = np.count_nonzero(np.asarray(drift.coefficients), axis=1)
     scores = [
         n * np.log(np.asarray(risk(each, windows), np.float64) + FLOOR) + count * np.log(n)
-        for each, count in ((simple, terms), (model, count_numbers(model)))
+        for each, count in ((simple, terms), (model, count_parameters(model)))
     ]
     pairs = zip(own, formulas_of(simple), scores[0] <= scores[1], strict=True)
     return [f if simpler and mine.inputs is not None else mine for mine, f, simpler in pairs]

@@ -16,13 +16,13 @@ from .._checks import (
     check_real_array,
     check_whole,
     is_traced,
-    shown,
+    short_repr,
 )
 from .._spoken import amount, listed, more_than, times
 from .._types import Checked, namespace_of
-from ..samples._columns import rests
+from ..samples._columns import rests_at_zero
 from ..samples._dates import dates_after, elapsed, written
-from ..samples._gaps import bridged
+from ..samples._gaps import linearly_interpolated
 from ..samples._prepare import treated_columns
 from ..samples._reading import read_alike, read_labelled, read_samples
 from ..samples._samples import Samples
@@ -41,7 +41,7 @@ from ._ensemble import Ensemble
 from ._simulate import Change, check_memory, learned_paths, no_change
 
 # Excess over the range of the data, as a share of it, beyond which a past is reported as outside.
-BEYOND = 0.1
+MAX_EXCESS = 0.1
 # Share of times and paths outside the range of the data above which a note reports it.
 OUTSIDE = 0.05
 # Paths have come to rest if their spread is below this share of that of equally long stretches of
@@ -95,7 +95,7 @@ class Forecast:
         """
         ends = self.quantile(np.array([0.5, 0.05, 0.25, 0.75, 0.95]))
         names = ("median", "low_90", "low_50", "high_50", "high_90")
-        return by_time(self, dict(zip(names, ends, strict=True)))
+        return frame_by_time(self, dict(zip(names, ends, strict=True)))
 
     def plot(self):
         """Return a matplotlib Figure; needs matplotlib."""
@@ -107,14 +107,14 @@ class Forecast:
         head = f"Forecast, {amount(len(self.paths), 'path', 9)} {times_of(self)}"
         if is_traced(self.paths):
             return head
-        return head + said_of_ends(self, "values", self.paths)
+        return head + summary_of_ends(self, "values", self.paths)
 
 
 # Variables listed by a forecast or an intervention, and the quantiles shown for each.
 SHOWN, ENDS = 12, np.array([0.5, 0.05, 0.95])
 
 
-def said_of_ends(made: Any, what: str, paths: Any, sign: str = "", rounding: Any = -1.0) -> str:
+def summary_of_ends(made: Any, what: str, paths: Any, sign: str = "", rounding: Any = -1.0) -> str:
     """Return a header and a line per variable: the median and 90 % interval at the last time (no
     interval for a single path), or "unchanged" within `rounding`.
     """
@@ -132,18 +132,18 @@ def said_of_ends(made: Any, what: str, paths: Any, sign: str = "", rounding: Any
 
 def times_of(made: Any) -> str:
     """Return the times of a forecast or an intervention, in words."""
-    first = said_of_time(made, 0) if made.start else f"{made.ts[0]:.6g}"
-    return f"from {first} to {said_of_time(made, -1)}"
+    first = time_label(made, 0) if made.start else f"{made.ts[0]:.6g}"
+    return f"from {first} to {time_label(made, -1)}"
 
 
-def said_of_time(made: Any, k: int) -> str:
+def time_label(made: Any, k: int) -> str:
     """Return one time of a forecast or an intervention, in words: its date if known."""
     if made.start:
         return written(dates_after(made.start, made.ts, made.time_unit)[k])
     return amount(made.ts[k], made.time_unit, 6)
 
 
-def by_time(of: Any, columns: Mapping[str, Any]) -> Any:
+def frame_by_time(of: Any, columns: Mapping[str, Any]) -> Any:
     """Return a pandas DataFrame of columns `[horizon dim]`, with a row per time and variable."""
     import pandas as pd
 
@@ -168,7 +168,7 @@ def path_quantile(paths: Any, q: Any) -> Any:
         place = jnp.clip((jnp.asarray(q, paths.dtype) * (n + 1) - 1) / max(n - 1, 1), 0, 1)
         return jnp.quantile(paths, place, axis=0)
     if np.any(np.asarray(q) > 1):
-        raise ValueError(f"q must lie in [0, 1]; got {shown(q)}.")
+        raise ValueError(f"q must lie in [0, 1]; got {short_repr(q)}.")
     return np.quantile(np.asarray(paths), np.asarray(q, float), axis=0, method="weibull")
 
 
@@ -270,7 +270,7 @@ def _beyond_note(found: Any, past: np.ndarray) -> tuple[str, ...]:
     """Return a note on a past outside the range of the data; empty inside."""
     by = excess(found, past)
     worst = int(np.argmax(by))
-    if by[worst] <= BEYOND:
+    if by[worst] <= MAX_EXCESS:
         return ()
     return (
         f"{found.names[worst]} starts outside the range of the data, by "
@@ -352,7 +352,7 @@ def _below_zero_note(found: Any, run: Any) -> tuple[str, ...]:
         for name, column, share in zip(
             found.names, seen.T, np.mean(run < 0, axis=(0, 1)), strict=True
         )
-        if share > 0 and rests(column)
+        if share > 0 and rests_at_zero(column)
     ]
     if not below:
         return ()
@@ -575,7 +575,7 @@ def read_history(found: Any, history: Any, need: int | None = None) -> Origin:
             f"{gone} {'is' if missing.sum() == 1 else 'are'} missing among the last {len(values)} "
             "samples and interpolated; to start elsewhere, give a complete history= in Python."
         )
-        values = bridged(values)
+        values = linearly_interpolated(values)
     time = None if samples is None else float(samples.times[-1][-1])
     start = _start(found) if samples is not None and samples.starts else ""
     return Origin(found, values, tuple(told), time, start)
@@ -601,7 +601,7 @@ def inputs_ahead(origin: Origin, inputs: Any, steps: int) -> dict[str, Any]:
     told = treated_columns(found.samples, SCHEDULE)
     if origin.time is None or not told or not record.regular:
         return given
-    x = bridged(np.asarray(record.values[-1], np.float64))
+    x = linearly_interpolated(np.asarray(record.values[-1], np.float64))
     passed = round((origin.time - float(record.times[-1][-1])) / float(found.dt))
     ahead = {
         found.names[j]: x[len(x) - period :, j][(passed + np.arange(steps)) % period]

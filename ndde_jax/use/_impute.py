@@ -19,8 +19,8 @@ from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from .._checks import check_key, check_whole
 from .._types import Checked
-from ..samples._gaps import bridged
-from ..samples._samples import ESTIMATES, Samples, named, treated, undone
+from ..samples._gaps import linearly_interpolated
+from ..samples._samples import ESTIMATES, Samples, in_measured_units, named, treated
 from ._ensemble import Ensemble, generator, in_precision, relative_amplitude
 from ._simulate import Steps, make_steps, no_change
 
@@ -243,7 +243,7 @@ def _either(taken: np.ndarray, one: np.ndarray, other: np.ndarray) -> np.ndarray
     return np.where(taken.reshape(-1, *(1,) * (one.ndim - 1)), one, other)
 
 
-def followed(law: Law, problem: Problem, again: Bool[np.ndarray, "group"]) -> np.ndarray:
+def simulated_guess(law: Law, problem: Problem, again: Bool[np.ndarray, "group"]) -> np.ndarray:
     """Return another first guess for some stretches, `[sample dim]`: the learned system simulated
     from the samples before, with measured values inserted. Long stretches are left unchanged.
     """
@@ -436,7 +436,7 @@ def impute(
     gone = [np.isnan(x) | a for x, a in zip(base.values, base.estimated, strict=True)]
     part = np.repeat(np.arange(len(gone)), [len(x) for x in gone])
     inside = np.concatenate(base.mask) if base.mask else np.ones(len(part), bool)
-    unknown, left = _looked_for(gone, inside, part)
+    unknown, left = _to_estimate(gone, inside, part)
     plain = np.concatenate([np.asarray(x, np.float64) for x in base.values])
     x = np.where(unknown, start, plain)
     steps = make_steps(found, ensemble, no_change(1, x.shape[1]), [-1], found.lags[-1] + 2)
@@ -453,7 +453,7 @@ def impute(
     near = np.abs(path.values - (low + high) / 2) <= 1.5 * (high - low)
     failed = path.failed
     failed[path.group[~near]] = True
-    return _made(base, problem, path, failed, before, left & np.isnan(plain))
+    return _result(base, problem, path, failed, before, left & np.isnan(plain))
 
 
 def missing(samples: Samples) -> bool:
@@ -477,10 +477,10 @@ def without_estimates(samples: Samples) -> Samples:
 def _guess(x: np.ndarray) -> np.ndarray:
     """Return values with straight lines over gaps; a variable without values stays missing."""
     x = np.asarray(x, np.float64)
-    return np.where(np.isnan(x).all(axis=0)[None], np.nan, bridged(x))
+    return np.where(np.isnan(x).all(axis=0)[None], np.nan, linearly_interpolated(x))
 
 
-def _looked_for(gone, inside, part) -> tuple[np.ndarray, np.ndarray]:
+def _to_estimate(gone, inside, part) -> tuple[np.ndarray, np.ndarray]:
     """Return the values to estimate, and the missing values that are not: those of variables
     without values in a recording, and those whose step begins outside the mask.
     """
@@ -515,7 +515,7 @@ def _found(problem: Problem, ensemble: Ensemble, law, draws: int, rng) -> Path:
         return path
     # From straight lines, a strongly curved path may not be found.
     p = dataclasses.replace(p, x=p.filled(path.values, ~path.failed[path.group]))
-    p = dataclasses.replace(p, x=followed(law, p, path.failed))
+    p = dataclasses.replace(p, x=simulated_guess(law, p, path.failed))
     return better_of(path, most_likely(law, p, draws=draws, rng=rng))
 
 
@@ -546,7 +546,7 @@ def _linearised(steps: Steps, past: Float[Array, "row offset dim"]) -> tuple[Arr
 # ---- results ----
 
 
-def _made(base: Samples, p: Problem, path: Path, failed, before, left) -> Imputed:
+def _result(base: Samples, p: Problem, path: Path, failed, before, left) -> Imputed:
     """Return the result of a path that is valid except in `failed` stretches."""
     starts, good = np.searchsorted(p.part, np.arange(len(base.values))), ~failed[path.group]
     plain = np.concatenate([np.asarray(x, np.float64) for x in base.values])
@@ -589,7 +589,7 @@ def _measured(base: Samples, values) -> Samples:
     first = base.treatments[0].values if base.treatments else base.values
     new = []
     for k, (x, own, raw) in enumerate(zip(values, base.values, first, strict=True)):
-        back = undone(base, x, k)
+        back = in_measured_units(base, x, k)
         if raw.shape == own.shape:
             kept = np.isfinite(raw) & np.isfinite(own) & ~base.estimated[k]
             back = np.where(kept, raw, back)

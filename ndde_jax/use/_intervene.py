@@ -10,7 +10,14 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
-from .._checks import check_key, check_real_array, check_whole, is_traced, refusal, shown
+from .._checks import (
+    argument_error,
+    check_key,
+    check_real_array,
+    check_whole,
+    is_traced,
+    short_repr,
+)
 from .._spoken import amount, listed
 from .._types import Checked, namespace_of
 from ._arguments import inputs_of, kept_lags, mapping, read_span, series, variable
@@ -18,13 +25,13 @@ from ._ensemble import Ensemble
 from ._forecast import (
     Level,
     Origin,
-    by_time,
     divergence_note,
+    frame_by_time,
     known_inputs,
     outside_note,
     path_quantile,
     read_history,
-    said_of_ends,
+    summary_of_ends,
     times_of,
 )
 from ._left_out import spread_by_echoes
@@ -76,7 +83,7 @@ class Intervention:
         medians = (path_quantile(paths, 0.5) for paths in (self.baseline, self.changed))
         names = ("baseline", "changed", "effect", "low_90", "high_90")
         effect = self.effect(np.array([0.5, 0.05, 0.95]))
-        return by_time(self, dict(zip(names, (*medians, *effect), strict=True)))
+        return frame_by_time(self, dict(zip(names, (*medians, *effect), strict=True)))
 
     def plot(self):
         """Return a matplotlib Figure; needs matplotlib."""
@@ -91,7 +98,7 @@ class Intervention:
             return head
         inside = np.asarray(self.baseline)[~np.asarray(self.diverged)]
         size = np.ptp(inside, axis=(0, 1)) if len(inside) else 0.0
-        return head + said_of_ends(self, "effects", self.difference, "+", ROUNDING * size)
+        return head + summary_of_ends(self, "effects", self.difference, "+", ROUNDING * size)
 
 
 class WithInterventions:
@@ -286,7 +293,7 @@ def _edits(found, cut, scale, delay) -> tuple[Edits | None, list[tuple[int, int,
     """Return the changed mechanisms, and their edges."""
     cut = [] if cut is None else cut
     if not isinstance(cut, list | tuple):
-        raise refusal("cut", "a list of edges such as [('x', 'y')]", cut)
+        raise argument_error("cut", "a list of edges such as [('x', 'y')]", cut)
     if len(cut) in (2, 3) and isinstance(cut[0], str):
         cut = [tuple(cut)]
     scale = mapping(scale, "scale", "edges such as ('x', 'y') to factors")
@@ -324,13 +331,13 @@ def _edits(found, cut, scale, delay) -> tuple[Edits | None, list[tuple[int, int,
 
 
 def _said(edge: Any) -> str:
-    return " -> ".join(map(str, edge[:2])) if isinstance(edge, tuple | list) else shown(edge)
+    return " -> ".join(map(str, edge[:2])) if isinstance(edge, tuple | list) else short_repr(edge)
 
 
 def _edge(found, edge: Any, name: str) -> list[tuple[int, int, int]]:
     """Return the kept edges (source, target, position of the lag) that a key refers to."""
     if not isinstance(edge, tuple | list) or len(edge) not in (2, 3):
-        raise refusal(name, "made of edges (source, target) or (source, target, lag)", edge)
+        raise argument_error(name, "made of edges (source, target) or (source, target, lag)", edge)
     i, j = (variable(v, found, f"an edge of {name}") for v in edge[:2])
     lag = edge[2] if len(edge) == 3 else None
     kept = kept_lags(found, i, j, lag, f"a lag in {name}", f"{name}= would change nothing")

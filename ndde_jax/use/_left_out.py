@@ -74,7 +74,7 @@ class Left:
     size: Float[np.ndarray, "target"]
 
 
-def what_is_left(found: Any, ensemble: Ensemble) -> Left:
+def residuals_of(found: Any, ensemble: Ensemble) -> Left:
     """Return the residuals of the centre of an ensemble."""
     rows, dt, basis = ensemble.rows, float(found.dt), ensemble.basis
     drift = center_drift(rates_of(found.model), ensemble.trust, basis, ensemble.center)

@@ -9,7 +9,7 @@ from .._checks import check_kind
 from .._spoken import amount, time_span
 from .._types import Checked
 from ..samples._columns import correlation_time
-from ..samples._gaps import Stretch, bridged
+from ..samples._gaps import Stretch, linearly_interpolated
 from ..samples._samples import Samples
 from ..samples._trajectories import transposed_hint
 from ._prior import schedules_of
@@ -72,7 +72,7 @@ def choose_lags(samples: Checked[Samples]) -> tuple[tuple[int, ...], str]:
     """
     check_kind(samples, Samples, "samples", "what read_samples returns")
     longest = max(samples.values, key=len)
-    x = bridged(longest)
+    x = linearly_interpolated(longest)
     furthest = min(int(SHARE * min(len(value) for value in samples.values)), FURTHEST)
     if furthest < 1 or not samples.regular:
         short = "the record is too short for any other"
@@ -194,7 +194,7 @@ def _found(x: Float[np.ndarray, "time dim"], furthest: int, beside: bool = True)
             seen.add(lag)
             then = late[furthest - lag : rows - lag]
             then = then - basis @ (basis.T @ then) if beside else then
-            if _is_firm(then, rest, clear) or _is_ordered(ranks(lag), ranked, rest, clear):
+            if _is_significant(then, rest, clear) or _is_ordered(ranks(lag), ranked, rest, clear):
                 found.append(lag)
                 more = [at(lag)]
                 break
@@ -204,7 +204,7 @@ def _found(x: Float[np.ndarray, "time dim"], furthest: int, beside: bool = True)
     return _found(x, furthest, beside=False) if smooth else found
 
 
-def _is_firm(
+def _is_significant(
     late: Float[np.ndarray, "step column"], rest: Float[np.ndarray, "step dim"], clear: float
 ) -> bool:
     """Return whether columns correlate with the residuals, by heteroscedasticity-consistent

@@ -10,17 +10,17 @@ import numpy as np
 from jaxtyping import Array, Bool
 
 from .._checks import (
+    argument_error,
     check_flag,
     check_names,
     check_real_array,
     check_whole,
     is_traced,
-    refusal,
-    shown,
+    short_repr,
 )
 from .._types import Checked, Graph, to_jax
 from ..samples._columns import period_of
-from ..samples._gaps import bridged
+from ..samples._gaps import linearly_interpolated
 from ..samples._samples import Samples
 from ..samples._trajectories import read_lags
 
@@ -48,7 +48,7 @@ class PriorKnowledge(eqx.Module):
             value = getattr(self, name)
             if not isinstance(value, jax.Array) or value.dtype != bool or value.ndim < 3:
                 remedy = "prior_knowledge makes both from names."
-                raise refusal(name, "a boolean JAX array [source target lag]", value, remedy)
+                raise argument_error(name, "a boolean JAX array [source target lag]", value, remedy)
         shape, other = self.allowed.shape, self.required.shape
         if shape != other:
             raise ValueError(f"required must have the same shape as allowed, {shape}; got {other}.")
@@ -187,21 +187,21 @@ def prior_at_each_lag(prior: PriorKnowledge | None, n_lags: int) -> PriorKnowled
 def check_prior(prior: Any) -> None:
     """Raise an error unless the argument is a prior of any size or None."""
     if prior is not None and not isinstance(prior, PriorKnowledge):
-        raise refusal("prior", "what prior_knowledge returns, or None", prior)
+        raise argument_error("prior", "what prior_knowledge returns, or None", prior)
 
 
 def _listed(edges: Any, name: str) -> tuple:
     if isinstance(edges, str) or not isinstance(edges, Iterable):
-        raise refusal(name, "a list of edges such as ('a', 'b')", edges)
+        raise argument_error(name, "a list of edges such as ('a', 'b')", edges)
     return tuple(edges)
 
 
 def _index(variable: Any, names: tuple[str, ...], what: str) -> int:
     known = names if isinstance(variable, str) else range(len(names))
     if isinstance(variable, bool) or not isinstance(variable, str | int | np.integer):
-        raise refusal(what, "variables by name or by index", variable)
+        raise argument_error(what, "variables by name or by index", variable)
     if variable not in known:
-        there = f"the variables are {shown(', '.join(names))}."
+        there = f"the variables are {short_repr(', '.join(names))}."
         raise ValueError(f"{what}: there is no variable {variable!r}; {there}")
     return known.index(variable)
 
@@ -209,12 +209,12 @@ def _index(variable: Any, names: tuple[str, ...], what: str) -> int:
 def _edge(edge: Any, names: tuple[str, ...], lags: tuple[int, ...], what: str) -> tuple:
     if not isinstance(edge, tuple | list) or len(edge) not in (2, 3):
         expected = "expected an edge (source, target) or (source, target, lag)"
-        raise ValueError(f"{what}: {expected}; got {shown(edge)}.")
+        raise ValueError(f"{what}: {expected}; got {short_repr(edge)}.")
     ends = tuple(_index(variable, names, what) for variable in edge[:2])
     if len(edge) == 2:
         return ends
     if edge[2] not in lags:
-        said = f"lag {edge[2]!r} is not a candidate; candidates are {shown(lags)}."
+        said = f"lag {edge[2]!r} is not a candidate; candidates are {short_repr(lags)}."
         raise ValueError(f"{what} edge {edge!r}: {said}")
     return (*ends, lags.index(edge[2]))
 
@@ -257,7 +257,7 @@ def _columns(name: str, given: Any, samples: Samples) -> list[np.ndarray]:
     shapes = [part.shape for part in parts]
     if shapes != [(n,) for n in lengths]:
         expected = f"one value per sample, [time] = {lengths if len(lengths) > 1 else lengths[0]}"
-        raise refusal(f"inputs: {name}", expected, parts[0] if len(parts) == 1 else shapes)
+        raise argument_error(f"inputs: {name}", expected, parts[0] if len(parts) == 1 else shapes)
     return parts
 
 
@@ -293,7 +293,7 @@ def schedules_of(samples: Samples) -> dict[int, int]:
     measured = samples.as_measured()
     if not measured.regular:
         return {}
-    x = bridged(max(measured.values, key=len))
+    x = linearly_interpolated(max(measured.values, key=len))
     periods = [period_of(column) for column in x.T]
     # If all variables repeat themselves, they are an oscillation of the system itself.
     return {j: period for j, period in enumerate(periods) if period and None in periods}

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import ArrayLike, Float
 
-from .._checks import check_concrete, check_flag, check_real_array, shown
+from .._checks import check_concrete, check_flag, check_real_array, short_repr
 from .._types import Checked
 
 # Weights of X[k + offset] in dt * dX/dt(k).
@@ -80,7 +80,9 @@ def choose_scheme(
             check_real_array(value, name, "one per variable")
             check_concrete(f"choose_scheme, by its argument {name},", value)
             if np.ndim(value) > 1 or np.size(value) < 1:
-                raise ValueError(f"{name} must be one number per variable; got {shown(value)}.")
+                raise ValueError(
+                    f"{name} must be one number per variable; got {short_repr(value)}."
+                )
     check_flag(regular, "regular")
     check_flag(delayed, "delayed")
     return _decide(share, roll_off, ringing, regular, delayed)[0]

@@ -19,14 +19,14 @@ from jaxtyping import Array, ArrayLike, Bool, Float, Int, PRNGKeyArray
 
 from .._axes import flat_inputs
 from .._checks import (
+    argument_error,
     check_choice,
     check_concrete,
     check_sizes,
     check_whole,
     check_windows,
     is_traced,
-    refusal,
-    shown,
+    short_repr,
 )
 from .._spoken import amount, listed
 from .._types import Checked, RealScalarLike, Scaling, TrajectoryLike, divisor, namespace_of, to_jax
@@ -543,14 +543,14 @@ def stack_windows(windows: Checked[Sequence[Windows]]) -> Windows:
     ```
     """
     if isinstance(windows, Windows) or not isinstance(windows, Iterable):
-        raise refusal("windows", "a list of Windows", windows)
+        raise argument_error("windows", "a list of Windows", windows)
     windows = list(windows)
     if not windows:
         raise ValueError("windows must hold at least one Windows; got an empty sequence.")
     first = windows[0]
     for i, w in enumerate(windows):
         if not isinstance(w, Windows):
-            raise refusal(f"windows[{i}]", "what lagged_windows returns", w)
+            raise argument_error(f"windows[{i}]", "what lagged_windows returns", w)
         if w.history.ndim != 3:
             raise ValueError(
                 f"windows {i} already has a batch axis (history of shape {w.history.shape}); pass "
@@ -578,7 +578,7 @@ def unstack_windows(windows: Checked[Windows]) -> list[Windows]:
     if not isinstance(windows, Windows) or windows.history.ndim != 4:
         raise ValueError(
             "unstack_windows needs one batch axis, windows with history [batch, window, lag, dim]; "
-            f"got {shown(getattr(getattr(windows, 'history', windows), 'shape', windows))}."
+            f"got {short_repr(getattr(getattr(windows, 'history', windows), 'shape', windows))}."
         )
     xp = namespace_of(windows)
     windows = jax.tree.map(xp.asarray, windows)

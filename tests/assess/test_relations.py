@@ -17,9 +17,9 @@ from benchmarks.verdict import kinds
 from benchmarks.world import generators
 from ndde_jax.assess._assess import Relations, error_rates, relations
 from ndde_jax.assess._relations import (
-    _swinging,
     _two_stages,
     _upper_share,
+    _wave_test,
     _waves,
     at_once,
     partial_correlations,
@@ -28,7 +28,7 @@ from ndde_jax.assess._relations import (
     turning_back,
 )
 from ndde_jax.assess._score import partial_rows_of, read_inputs, rows_of
-from ndde_jax.models._splines import KnownSplines
+from ndde_jax.models._splines import HostSplines
 from ndde_jax.select._partial import with_partial
 from ndde_jax.select._screened import Screened
 
@@ -305,7 +305,7 @@ def test_chances_of_a_swing_are_uniform_where_there_is_none():
         x, loud = rng.normal(size=(4, n)), np.where(np.arange(n) < 400, 1, 3)
         noise = np.stack([rng.normal(size=n), rng.standard_t(4, size=n), loud * rng.normal(size=n)])
         for row in noise:
-            told.append(_swinging(row + x[0], x, np.ones((n, 1)), waves))
+            told.append(_wave_test(row + x[0], x, np.ones((n, 1)), waves))
     told = np.ravel(told)
     assert stats.kstest(told[told < 1], "uniform", args=(0, told[told < 1].max())).pvalue > 1e-3
     assert np.mean(told < 0.05) == pytest.approx(0.05, abs=0.025)
@@ -315,7 +315,7 @@ def test_chances_of_a_swing_are_uniform_where_there_is_none():
     scores = own[0] * (y - y.mean() - (own[0] @ y) / (own[0] @ own[0]) * own[0])
     moved, spread = first @ scores, (first * scores**2) @ first.T
     expected = stats.chi2.sf(moved @ np.linalg.solve(spread, moved), 12)
-    (got,) = _swinging(y, own, np.ones((n, 1)), waves)
+    (got,) = _wave_test(y, own, np.ones((n, 1)), waves)
     assert got == pytest.approx(expected, rel=0.05)
 
 
@@ -726,7 +726,7 @@ def test_a_drift_of_splines_is_asked_on_the_host_as_it_is_confined(radius):
     free = ndde.select.fit_splines(windows, "full")
     model = ndde.confine(free, windows=windows, radius=radius, rate=0.5)
     drift = rows_of(windows, model).drift
-    assert (getattr(drift.rate, "__func__", None) is KnownSplines.rate) == (radius > 1)
+    assert (getattr(drift.rate, "__func__", None) is HostSplines.rate) == (radius > 1)
     history = jnp.stack([x[1:-1], x[:-2]], axis=1)
     scale = np.asarray(windows.scaling.rate_scale)
     np.testing.assert_allclose(drift.rates * scale[None], jax.vmap(model)(history), atol=1e-9)

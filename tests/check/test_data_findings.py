@@ -515,7 +515,7 @@ SET = {
 @pytest.mark.parametrize("kind", SET)
 def test_what_is_set_is_no_broken_sensor(kind):
     u = SET[kind](np.random.default_rng(2))
-    assert tests.switched(u)
+    assert tests.is_set(u)
     names = set(found(_driven(u)))
     assert not names & {"quantised", "held values", "stuck sensor", "change of regime"}
 
@@ -526,7 +526,7 @@ def test_what_is_read_off_a_coarse_scale_is_not_set():
         steps = rng.standard_t(4, size=800)
         x = signal.lfilter([1], [1, -0.99], steps)
         coarse = np.round(x / rng.choice([2.0, 4.0, 8.0]))
-        assert (np.diff(coarse) == 0).mean() > tests.RESTS and not tests.switched(coarse)
+        assert (np.diff(coarse) == 0).mean() > tests.RESTS and not tests.is_set(coarse)
 
 
 def test_an_experiment_that_has_not_begun_is_no_stuck_sensor():

@@ -15,7 +15,7 @@ from ndde_jax._axes import from_graph_axes
 from ndde_jax.assess import Relations
 from ndde_jax.check._finding import Finding
 from ndde_jax.check._line_rules import COLLINEAR
-from ndde_jax.check._verdict import Verdict, weigh
+from ndde_jax.check._verdict import Verdict, verdict_from_findings
 
 NAMES = ("wind", "sea level")
 LAGS = (0, 3)
@@ -301,7 +301,7 @@ def test_quick_full_page_and_refits_have_one_verdict():
     unstable = dataclasses.replace(checked.stability, selected=0 * checked.stability.selected)
     worse = dataclasses.replace(checked.refits, stability=unstable)
     told = ndde.check.RULES["stable edges"].findings(worse)
-    graver = dataclasses.replace(checked, verdict=weigh(checked.evidence, told))
+    graver = dataclasses.replace(checked, verdict=verdict_from_findings(checked.evidence, told))
     assert found.report(graver).startswith("Verdict: not supported")
     page = found.report_data(graver).html(pictures={}).decode()
     assert '<span class="verdict not-supported">not supported</span>' in page

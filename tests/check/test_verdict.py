@@ -10,7 +10,7 @@ import ndde_jax as ndde
 from ndde_jax.assess import Relations, Rivals
 from ndde_jax.check import Finding, _graph_rules
 from ndde_jax.check._graph_rules import evidence_of
-from ndde_jax.check._verdict import weigh
+from ndde_jax.check._verdict import verdict_from_findings
 from tests.check.test_data_findings import oscillators
 from tests.check.test_report import EDGES, found_on
 
@@ -152,12 +152,14 @@ def test_most_links_in_doubt_for_two_reasons_are_a_refusal(found, monkeypatch):
 def test_six_reservations_are_a_problem_together(found):
     names = [*"abcdef", "short record", "hidden driver possible"]
     doubts = [Finding("measured", name, 1.0, "", ".", weight="reservation") for name in names]
-    five, six = (weigh(evidence_of(found), doubts[first:]) for first in (1, 0))
+    five, six = (verdict_from_findings(evidence_of(found), doubts[first:]) for first in (1, 0))
     # What only cannot be told is no reason to refuse.
     assert five == "with reservations" and len(five.reasons) == 7 and "Too many" not in five.text
     assert six == "not supported" and six.lines[0].startswith("Verdict: not supported.")
     assert "Too many reservations to rely on the links. (a)" in six.text
-    mixed = weigh(evidence_of(found), [*doubts, dataclasses.replace(doubts[0], weight="problem")])
+    mixed = verdict_from_findings(
+        evidence_of(found), [*doubts, dataclasses.replace(doubts[0], weight="problem")]
+    )
     assert mixed == "not supported" and "Too many" not in mixed.text
 
 
@@ -166,13 +168,13 @@ def test_what_a_line_of_code_mends_is_told_first(found):
     known = dataclasses.replace(evidence_of(found), inputs=("a",))
     late = Finding("estimated", "links at once", 0.1, "", "", "x['a'] = x['a'].shift(-1)", "note")
     grave = [Finding("estimated", name, 1.0, "", "", name, "problem") for name in ("this", "that")]
-    told = weigh(known, [*grave, dataclasses.replace(late, weight="reservation")])
+    told = verdict_from_findings(known, [*grave, dataclasses.replace(late, weight="reservation")])
     assert told.lines[-1] == "Next: x['a'] = x['a'].shift(-1) this"
     # Logarithms are worth a try where something is against a graph, and else not.
     logs = dataclasses.replace(late, remedy="Compare with transform={'a': 'log'}.")
-    told = weigh(known, [*grave, logs])
+    told = verdict_from_findings(known, [*grave, logs])
     assert told.lines[-1] == "Next: Compare with transform={'a': 'log'}. this"
-    assert "transform" not in weigh(known, [logs]).lines[-1]
+    assert "transform" not in verdict_from_findings(known, [logs]).lines[-1]
 
 
 def test_what_to_do_next_is_said_once(found):
@@ -183,7 +185,7 @@ def test_what_to_do_next_is_said_once(found):
     )
     known = dataclasses.replace(evidence_of(found), inputs=("a",))
     told = [Finding("measured", said, 1.0, "", "", said, "problem") for said in remedies]
-    assert weigh(known, told).lines[-1] == (
+    assert verdict_from_findings(known, told).lines[-1] == (
         f"Next: {remedies[0]} Analyse the changes instead of the levels."
     )
 
@@ -194,13 +196,13 @@ def test_what_nothing_drives_is_to_be_declared_where_a_graph_is_refused(found):
     """
     evidence = evidence_of(found)
     doubts = [Finding("measured", name, 1.0, "", "", name, "problem") for name in ("this", "that")]
-    told = weigh(evidence, doubts).lines[-1]
+    told = verdict_from_findings(evidence, doubts).lines[-1]
     assert told == (
         "Next: If a comes from outside, as weather or settings do, declare that: inputs=['a'] "
         '(--inputs "a"). this'
     )
     doubts = [dataclasses.replace(doubt, weight="reservation") for doubt in doubts]
-    assert weigh(evidence, doubts).lines[-1] == "Next: this that"
+    assert verdict_from_findings(evidence, doubts).lines[-1] == "Next: this that"
 
 
 def test_a_delay_has_a_unit_also_where_none_is_known(found):

@@ -221,7 +221,7 @@ def test_recordings_have_one_scale_and_offsets_come_after_it():
     ("transform", "message"),
     [
         ({"flow": "square"}, "transform must be a mapping"),
-        ({"snow": "log"}, "transform names 'snow', which is no variable"),
+        ({"snow": "log"}, "transform names 'snow', which is not a variable"),
         ({"rain": "log"}, "transform: rain: .* of 700 values have no logarithm.*--ranks .rain"),
         (3, "transform must be a mapping"),
     ],

@@ -9,7 +9,7 @@ import pytest
 from scipy.linalg import expm
 
 import ndde_jax as ndde
-from ndde_jax.fit._flow import _correct, _side_by_side, meet_midway
+from ndde_jax.fit._flow import _correct, _merge_networks, correct_at_midpoints
 from ndde_jax.fit._newton import fit_network, predict
 
 SMALL = ndde.fitting.StrengthConfig(restarts=1, steps=20, width=4, depth=1)
@@ -104,14 +104,16 @@ def physical(windows):
 
 def test_the_true_model_meets_in_the_middle():
     x = np.stack([expm(DT * k * MATRIX) @ [1.0, 0.5] for k in range(80)])
-    states, rate = physical(meet_midway(ndde.lagged_windows(x, dt=DT), Linear(jnp.asarray(MATRIX))))
+    states, rate = physical(
+        correct_at_midpoints(ndde.lagged_windows(x, dt=DT), Linear(jnp.asarray(MATRIX)))
+    )
     expected = x[:-1] @ expm(DT / 2 * MATRIX).T
     # Two Runge–Kutta steps of half the length: h⁴/120 ‖A‖⁵ / 16.
     np.testing.assert_allclose(states[:, 0], expected, atol=2e-5)
     np.testing.assert_allclose(rate, expected @ MATRIX.T, atol=2e-5)
 
 
-@pytest.mark.parametrize("correct,order", [(_correct, 1), (meet_midway, 2)])
+@pytest.mark.parametrize("correct,order", [(_correct, 1), (correct_at_midpoints, 2)])
 def test_how_far_a_slightly_wrong_model_misleads_the_correction(correct, order):
     right, wrong = (Linear(jnp.asarray(MATRIX + 1e-4 * by)) for by in (0, MATRIX**2 - 1))
 
@@ -138,7 +140,7 @@ def test_the_past_at_the_middle_of_a_step_is_interpolated():
         def __call__(self, history):
             return jnp.stack([0.0 * history[0, 0], history[0, 0] ** 2])
 
-    states, rate = physical(meet_midway(windows, Delayed()))
+    states, rate = physical(correct_at_midpoints(windows, Delayed()))
     _, before = physical(windows)
     a, b = past[:-4], past[1:-3]
     np.testing.assert_allclose(states[:-1, 0, 0], ((a + b) / 2)[:-1])
@@ -152,7 +154,7 @@ def test_the_past_at_the_middle_of_a_step_is_interpolated():
 
 def test_a_model_that_explodes_within_a_step_corrects_nothing():
     windows = ndde.lagged_windows(oscillator(60), dt=DT)
-    found = meet_midway(windows, Linear(jnp.full((2, 2), jnp.inf)))
+    found = correct_at_midpoints(windows, Linear(jnp.full((2, 2), jnp.inf)))
     np.testing.assert_array_equal(found.history, windows.history)
     np.testing.assert_array_equal(found.increment, windows.increment)
 
@@ -212,7 +214,7 @@ def test_side_by_side_networks_are_their_weighted_mean():
     inputs = jr.normal(jr.key(1), (7, 4))
     each = jax.vmap(lambda network: predict(network, inputs))(members)
     np.testing.assert_allclose(
-        predict(_side_by_side(members, share), inputs), share @ each, rtol=1e-9
+        predict(_merge_networks(members, share), inputs), share @ each, rtol=1e-9
     )
 
 

@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 import ndde_jax as ndde
-from ndde_jax.measure._delays import profile_delays, up_to, with_lags_not_excluded
+from ndde_jax.measure._delays import clip_intervals, profile_delays, widen_intervals
 from ndde_jax.select._screened import Screened
 from ndde_jax.select._worth import student_quantile
 
@@ -76,14 +76,14 @@ def test_a_delay_that_stays_at_its_lag_may_be_at_others_that_the_data_do_not_exc
     # As if no delay could be estimated.
     grid = np.where(graph, np.arange(6.0), np.nan)
     around = np.stack([grid - 1, grid + 1], axis=-1)
-    _, ends = with_lags_not_excluded(Screened(windows), graph, (grid, around))
+    _, ends = widen_intervals(Screened(windows), graph, (grid, around))
     wide = np.ptp(ends[0, 1, 2])
     assert wide == 2 if memory == 0 else wide > 2
     np.testing.assert_array_equal(ends[1, 1, 0], around[1, 1, 0])
     graph[0, 1, :4] = True
     run = np.where(graph, np.arange(6.0), np.nan)
     near = np.stack([run - 1, run + 1], axis=-1)
-    _, ends = with_lags_not_excluded(Screened(windows), graph, (run, near))
+    _, ends = widen_intervals(Screened(windows), graph, (run, near))
     assert (ends[0, 1, :4, 0] <= 0).all() and (ends[0, 1, :4, 1] >= 3).all()
 
 
@@ -91,7 +91,7 @@ def test_an_interval_ends_where_no_later_delay_was_looked_at():
     """A delay that hardly matters has an endless curvature: "(0 to 286197 minutes)"."""
     delays = np.array([[[np.nan, 1.0], [7.0, 2.0]]])
     ends = np.array([[[[np.nan, np.nan], [0.0, 286197.0]], [[6.0, 8.0], [1.9, 2.1]]]])
-    same, intervals = up_to(5.0, (delays, ends))
+    same, intervals = clip_intervals(5.0, (delays, ends))
     np.testing.assert_array_equal(same, delays)
     np.testing.assert_array_equal(intervals[0, 0], [[np.nan, np.nan], [0.0, 5.0]])
     np.testing.assert_array_equal(intervals[0, 1], [[6.0, 7.0], [1.9, 2.1]])

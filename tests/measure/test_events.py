@@ -10,7 +10,7 @@ from scipy.sparse.csgraph import connected_components
 import ndde_jax as ndde
 from benchmarks.rivers.simulated import simulate
 from ndde_jax.measure._events import _tree, largest_shift, read_events
-from ndde_jax.measure._precedence import events_alone, likeness
+from ndde_jax.measure._precedence import likeness, trust_bound
 
 LAGS = (0, 2, 4)
 
@@ -54,14 +54,14 @@ def test_shocks_that_reach_all_at_once_are_no_passing_events(flood):
     own[1:, 3] += own[:-1, 0]
     samples = ndde.read_samples(shared + 0.6 * own, dt=1.0)
     assert ndde.measure.precedence(samples)[0, 3] > 0.05
-    assert read_events(samples, lags=(0, 1)) is None and events_alone(samples) == 0
-    assert read_events(flood[0], lags=LAGS) is not None and events_alone(flood[0]) > 0.5
+    assert read_events(samples, lags=(0, 1)) is None and trust_bound(samples) == 0
+    assert read_events(flood[0], lags=LAGS) is not None and trust_bound(flood[0]) > 0.5
 
 
 def test_recordings_of_four_samples_hold_no_passing_events():
     rng = np.random.default_rng(0)
     short = [rng.standard_t(2, size=(4, 3)) for _ in range(30)]
-    assert events_alone(ndde.read_samples(short, dt=1.0)) == 0
+    assert trust_bound(ndde.read_samples(short, dt=1.0)) == 0
 
 
 def test_spikes_of_a_relaxation_oscillation_are_no_passing_events():
@@ -75,7 +75,7 @@ def test_spikes_of_a_relaxation_oscillation_are_no_passing_events():
         if k % 20 == 0:
             path.append(x)
     samples = ndde.read_samples(np.array(path), dt=0.05)
-    assert events_alone(samples) > 0.5
+    assert trust_bound(samples) > 0.5
     assert read_events(samples, lags=(0, 1, 2, 3)) is None
 
 
@@ -97,7 +97,7 @@ def test_rain_that_wets_the_soil_on_many_days_is_no_passing_event():
         x[k + 1] = soil + moves, deep + 0.03 * (soil - deep)
         x[k + 1] = np.clip(x[k + 1] + noise[k, :2], 0.02, 1)
     samples = ndde.read_samples(np.column_stack([rain, dry, x]), dt=1.0)
-    assert events_alone(samples) > 0.5
+    assert trust_bound(samples) > 0.5
     assert read_events(samples, lags=(0, 1, 2)) is None
     found = ndde.discover(samples, lags=tuple(range(6)), key=jax.random.key(0))
     assert np.flatnonzero(found.graph[0, 2]).tolist() == [0] and found.graph[1, 2, 0]

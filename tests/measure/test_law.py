@@ -122,12 +122,12 @@ def test_what_no_polynomial_says_is_left_to_networks(monkeypatch):
     windows = ndde.lagged_windows(path(spring=lambda p: 2 * np.sign(p) * np.abs(p) ** 0.5), dt=DT)
     graph = np.array([[[False], [True]], [[True], [True]]])
     simple = ndde.fit_drift(windows, graph, Polynomials(), key=jr.key(0))
-    assert _law.leaves_something(windows, simple) == [False, True]
+    assert _law.residual_is_explained(windows, simple) == [False, True]
     drift = _law.fit_law(windows, graph, QUICK, key=jr.key(0)).drift
     assert drift.networks is not None
     # The more targets, the less one of them says by itself.
-    monkeypatch.setattr(_law, "chance_of_leftover", lambda *_: 0.6 * CHANCE)
-    assert _law.leaves_something(windows, simple) == [False, False]
+    monkeypatch.setattr(_law, "leftover_p_value", lambda *_: 0.6 * CHANCE)
+    assert _law.residual_is_explained(windows, simple) == [False, False]
 
 
 @pytest.mark.slow

@@ -8,7 +8,7 @@ import pytest
 
 import ndde_jax as ndde
 from ndde_jax.models import MaskedDrift, SplineDrift
-from ndde_jax.models._splines import known_splines
+from ndde_jax.models._splines import host_splines
 
 DIM, LAGS, SLOTS, TERMS = 3, (0, 2), 4, 4
 
@@ -37,7 +37,7 @@ def test_the_host_computes_what_jax_does(networked):
     networks = MaskedDrift.create(dim=DIM, n_lags=len(LAGS), key=jr.key(0)) if networked else None
     model = spline_model(networks)
     histories = np.random.default_rng(1).normal(size=(40, len(LAGS), DIM)) * 4 + 1
-    expected, known = jax.vmap(model)(jnp.asarray(histories)), known_splines(model)
+    expected, known = jax.vmap(model)(jnp.asarray(histories)), host_splines(model)
     np.testing.assert_allclose(known(histories), expected, atol=1e-10)
     for j in range(DIM):
         np.testing.assert_allclose(known.rate(histories, j), expected[:, j], atol=1e-10)
@@ -47,4 +47,4 @@ def test_no_other_drift_is_known_as_splines():
     x = np.random.default_rng(0).normal(size=(60, 2))
     windows = ndde.lagged_windows(x, dt=1.0, lags=(0,))
     law = ndde.fit_drift(windows, "full", family=ndde.models.Polynomials(), key=jr.key(0))
-    assert known_splines(law) is None and known_splines(lambda history: history[0]) is None
+    assert host_splines(law) is None and host_splines(lambda history: history[0]) is None

@@ -9,8 +9,8 @@ import ndde_jax as ndde
 from benchmarks.readings import sampled
 from benchmarks.world import generators
 from ndde_jax.regression import compare_readings
-from ndde_jax.regression._design import Between
-from ndde_jax.regression._readings import FINER, _Finer, changing_variance, mean_weights
+from ndde_jax.regression._design import InterpolationErrors
+from ndde_jax.regression._readings import FINER, _FineLags, local_variance, mean_weights
 
 KEY = jax.random.key(0)
 
@@ -56,13 +56,13 @@ def with_estimates(x, estimated):
 def test_lags_far_apart_are_looked_at_in_no_more_room_than_there_is():
     lags, graph = (0, 1, 2, 4, 72, 144, 288), np.zeros((3, 3, 7), bool)
     graph[[0, 0, 1], 0, [0, 4, 6]] = graph[2, 2, 0] = True
-    finer = _Finer.of(graph, lags, np.array([0.5, 1.0, 0.6]))
+    finer = _FineLags.of(graph, lags, np.array([0.5, 1.0, 0.6]))
     assert len(finer.lags) * len(finer.variables) <= FINER
     assert finer.variables[finer.targets].tolist() == [0] and finer.variables.tolist() == [0, 1]
     near = {lag + side for lag in (0, 72, 288) for side in (-1, 0, 1)} - {-1}
     assert near <= set(finer.lags) and len(finer.lags) > 30
     # With candidates close to one another all targets have room.
-    every = _Finer.of(graph, (0, 2, 4, 6, 8, 10, 12), np.ones(3))
+    every = _FineLags.of(graph, (0, 2, 4, 6, 8, 10, 12), np.ones(3))
     assert every.targets.all() and every.lags == (0, 1, 2, *range(6, 15))
 
 
@@ -105,7 +105,7 @@ def test_neighbours_tell_smooth_paths():
     """Of a random walk lines err by half a step's variance; of sines by Taylor's formula."""
     rng, t = np.random.default_rng(0), np.arange(20_000.0)
     walk, wave = rng.normal(size=len(t)).cumsum(), np.sin(0.1 * t)
-    between = Between.of([np.stack([walk, wave], axis=1)])
+    between = InterpolationErrors.of([np.stack([walk, wave], axis=1)])
     steps = 2 - 2 * np.cos(0.1)  # mean squares, twice those of a sine
     lines, far = 1 - np.cos(0.1), 1 - np.cos(0.3)
     np.testing.assert_allclose(between.lines, [0.5, lines**2 / steps], rtol=0.03)
@@ -113,12 +113,16 @@ def test_neighbours_tell_smooth_paths():
     np.testing.assert_allclose(between.cubics[1], cubics**2 / steps, rtol=0.03)
     # A fifth-degree polynomial is its own quintic, and none of a cubic's.
     power = (t[:40, None] / 10) ** 5
-    assert Between.of([power]).quintics[0] < 1e-20 < Between.of([power]).cubics[0]
+    assert (
+        InterpolationErrors.of([power]).quintics[0]
+        < 1e-20
+        < InterpolationErrors.of([power]).cubics[0]
+    )
     np.testing.assert_array_equal(between.least, [between.lines[0], between.quintics[1]])
     assert between.bent.tolist() == [False, True] and not between.smooth
-    assert Between.of([wave[:, None]]).smooth
+    assert InterpolationErrors.of([wave[:, None]]).smooth
     # Recordings too short for a guess add nothing.
-    more = Between.of([np.stack([walk, wave], axis=1), np.zeros((5, 2))])
+    more = InterpolationErrors.of([np.stack([walk, wave], axis=1), np.zeros((5, 2))])
     np.testing.assert_array_equal(more, between)
 
 
@@ -138,7 +142,7 @@ def cycles(seed, n):
 @pytest.mark.parametrize("seed", range(3))
 def test_an_autoregression_that_swings_is_no_flow_for_its_smoothness(seed):
     x = cycles(seed, 1000)
-    assert Between.of([x]).smooth
+    assert InterpolationErrors.of([x]).smooth
     found = ndde.discover(x, dt=1.0, lags=tuple(range(6)), key=KEY)
     assert found.reading != "flow" and found.verdict == "supported"
     links = {tuple(edge) for edge in np.argwhere(found.graph).tolist() if edge[0] != edge[1]}
@@ -334,9 +338,9 @@ def test_loud_stretches_do_not_decide(seed):
 def test_a_variance_that_changes_is_told_from_one_that_does_not():
     rng = np.random.default_rng(0)
     for noise in (rng.normal(size=(2, 800, 2)), rng.standard_t(3, size=(2, 800, 2))):
-        assert changing_variance(noise) is None
+        assert local_variance(noise) is None
     _, h = loud(0)
-    found = changing_variance(np.exp(h / 2)[:, None] * rng.normal(size=(2, 800, 2)))
+    found = local_variance(np.exp(h / 2)[:, None] * rng.normal(size=(2, 800, 2)))
     assert found.mean() == pytest.approx(1)
     assert np.corrcoef(np.log(found), h)[0, 1] > 0.8
 
@@ -346,7 +350,7 @@ def test_a_window_is_no_part_of_its_own_variance():
     rng = np.random.default_rng(1)
     size = np.repeat([0.3, 3.0], 60)
     left = (size[:, None] * rng.normal(size=(120, 1)))[None]
-    found, square = changing_variance(left), left[0, :, 0] ** 2
+    found, square = local_variance(left), left[0, :, 0] ** 2
     far = np.abs(np.arange(120)[:, None] - np.arange(120))
     tried = []
     for memory in (1, 2, 5, 10, 20, 50):

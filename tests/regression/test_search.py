@@ -16,8 +16,8 @@ from ndde_jax.regression._search import (
     best_pair_of_lines,
     best_pairs,
     columns_price,
-    eliminated,
     known_options,
+    quadratic_forms,
     search_from,
 )
 
@@ -267,5 +267,5 @@ def test_elimination_is_that_of_numpy(width):
         for k in range(1, width + 1)
     ]
     for xp in (np, jnp):
-        got = eliminated(xp.asarray(a), xp.asarray(b))
+        got = quadratic_forms(xp.asarray(a), xp.asarray(b))
         np.testing.assert_allclose(got, np.stack(expected, axis=1), rtol=1e-9)

@@ -354,10 +354,10 @@ def test_many_spoilt_discoveries_end_in_a_sentence(tmp_path):
 
 
 def test_a_name_that_begins_as_a_formula_is_shown_and_not_computed():
-    assert _output.harmless("=cmd|' /C calc'!A0") == "'=cmd|' /C calc'!A0"
-    assert _output.harmless("@sum") == "'@sum" and _output.harmless("+a") == "'+a"
+    assert _output.escape_formula("=cmd|' /C calc'!A0") == "'=cmd|' /C calc'!A0"
+    assert _output.escape_formula("@sum") == "'@sum" and _output.escape_formula("+a") == "'+a"
     for cell in ("-1.5e-3", "a=b", "", 3, None):
-        assert _output.harmless(cell) == cell
+        assert _output.escape_formula(cell) == cell
 
 
 def test_no_picture_costs_a_report(monkeypatch, capsys):

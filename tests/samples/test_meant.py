@@ -14,7 +14,7 @@ import ndde_jax as ndde
 from ndde_jax.samples._clock import sampling
 from ndde_jax.samples._columns import codes_of, find_spikes, is_clock, is_event
 from ndde_jax.samples._dates import read_dates
-from ndde_jax.samples._prepare import set_aside
+from ndde_jax.samples._prepare import without_counters
 from ndde_jax.samples._tables import read_table, rows_of_months
 from tests.check.test_data_findings import oscillators
 
@@ -750,7 +750,7 @@ def test_numbers_that_mean_missing_are_compared_as_numbers(tmp_path):
 @pytest.mark.parametrize("given, names", [((), ("x0", "x2")), (("x1",), ("x0", "x1", "x2"))])
 def test_a_counter_is_set_aside_unless_it_is_an_input(given, names):
     x = np.column_stack([oscillators()[:, 0], np.arange(1200.0), oscillators()[:, 1]])
-    samples, gone = set_aside(ndde.read_samples(x, dt=1.0), given)
+    samples, gone = without_counters(ndde.read_samples(x, dt=1.0), given)
     assert samples.names == names and gone == tuple(n for n in ("x1",) if n not in given)
     if not given:
         recipe = ndde.Recipe.fast()

@@ -8,7 +8,7 @@ from scipy.signal import lfilter
 import ndde_jax as ndde
 from ndde_jax import _spoken
 from ndde_jax.samples._clock import find_grid
-from ndde_jax.samples._columns import APART, find_forgotten, find_spikes, trends
+from ndde_jax.samples._columns import APART, find_isolated_outliers, find_spikes, trends
 from ndde_jax.samples._gaps import fill_gaps
 from ndde_jax.samples._lines import _chances, find_lines
 from tests.check.test_data_findings import limit_cycle, oscillators
@@ -379,7 +379,7 @@ def test_outliers_that_a_rough_variable_forgets_at_once_are_spikes():
     places = [40, 41, 160, 355, 499, 500, 640, 790, 999]
     x[places, 1] += 9 * x[:, 1].std() * np.array([1, 1, -1, 1, -1, 1, 1, -1, 1])
     assert not find_spikes(x).any()
-    found = np.concatenate(find_forgotten([x[:500], x[500:]]))
+    found = np.concatenate(find_isolated_outliers([x[:500], x[500:]]))
     # Two in a row are none, but the end of one recording is beside nothing of the next.
     assert np.argwhere(found).tolist() == [[k, 1] for k in (160, 355, 499, 500, 640, 790, 999)]
     assert names(prepared(x)) == ["spikes", "gaps"]
@@ -393,7 +393,7 @@ def test_outliers_that_last_or_tell_nothing_are_none(memory, heavy):
     if not heavy:  # white noise remembers nothing anyhow
         x[[40, 160, 355, 499], 1] += 9
     assert (np.abs(x) > 7).any()
-    assert not find_forgotten([x])[0].any()
+    assert not find_isolated_outliers([x])[0].any()
 
 
 @pytest.mark.parametrize("late", [None, 1, 4])

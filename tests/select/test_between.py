@@ -12,14 +12,14 @@ from ndde_jax.regression._design import design_of
 from ndde_jax.regression._terms import best_fit, find_terms, fit_terms
 from ndde_jax.select import _between
 from ndde_jax.select._between import (
+    FittedDelays,
     Record,
     Refiner,
-    Settled,
     delays_between,
     edge_of_reads,
+    fit_delays,
     linearised,
-    settle,
-    with_a_reader_each,
+    with_candidate_per_edge,
 )
 from ndde_jax.windows._windows import KnownData
 
@@ -106,7 +106,7 @@ def test_delays_settle_where_a_scan_finds_the_least_criterion():
     windows = ndde.select.midpoint_windows(x, dt=DT, lags=LAGS)
     record, data = Record.of(samples, windows), KnownData(windows)
     known = data.inputs[:, [1]]
-    settled = settle(record, data, known, [0], [18.0], [10.0], 1)
+    settled = fit_delays(record, data, known, [0], [18.0], [10.0], 1)
     scan = np.arange(8, 24, 0.2)
     costs = [linearised(record, data, known, [0], [delay], 1).criterion for delay in scan]
     assert abs(settled.delay[0] - scan[np.argmin(costs)]) <= 0.25
@@ -123,7 +123,7 @@ def test_a_smooth_path_near_the_present_is_known_to_half_a_sample():
     windows = ndde.lagged_windows(x, dt=1.0, lags=(0, 2, 4), scheme="euler")
     record, data = Record.of(ndde.read_samples(x, dt=1.0), windows), KnownData(windows)
     assert not record.rough[0]
-    near = settle(record, data, data.inputs[:, :0], [0], [2.0], [1.0], 1)
+    near = fit_delays(record, data, data.inputs[:, :0], [0], [2.0], [1.0], 1)
     assert near.half[0] > 0.5 > near.error[0]
 
 
@@ -190,16 +190,16 @@ def test_candidates_belong_to_the_edge_whose_delay_is_nearest():
     assert edge_of_reads(reads, graph, delays, lags).tolist() == [0, 0, 2, 2, -1]
     nothing = np.zeros(5, bool)
     assert edge_of_reads(reads, nothing, delays * np.nan, lags).tolist() == [-1] * 5
-    assert with_a_reader_each(nothing, graph, delays, lags).tolist() == graph.tolist()
+    assert with_candidate_per_edge(nothing, graph, delays, lags).tolist() == graph.tolist()
     only = np.array([0, 0, 0, 1, 0], bool)
-    assert with_a_reader_each(only, graph, delays, lags).tolist() == [
+    assert with_candidate_per_edge(only, graph, delays, lags).tolist() == [
         True,
         False,
         False,
         True,
         False,
     ]
-    assert not with_a_reader_each(reads, nothing, delays, lags).any()
+    assert not with_candidate_per_edge(reads, nothing, delays, lags).any()
 
 
 @pytest.mark.slow
@@ -354,8 +354,8 @@ def test_a_delay_may_be_in_the_place_of_a_candidate_that_was_left_out():
 @pytest.mark.parametrize("end, stays", [(29.0, True), (2.5, True), (16.0, False)])
 def test_what_runs_to_the_end_of_its_room_stays(end, stays, monkeypatch):
     """From 14 it may move by one and a half steps of ten, and no delay is below 2.5."""
-    settled = Settled(np.array([end]), np.array([0.3]), np.zeros(1), np.ones(1), 0.0, 0.5)
-    monkeypatch.setattr(_between, "settle", lambda *_: settled)
+    settled = FittedDelays(np.array([end]), np.array([0.3]), np.zeros(1), np.ones(1), 0.0, 0.5)
+    monkeypatch.setattr(_between, "fit_delays", lambda *_: settled)
     found = searched(refiner(14), BOTH, 14.0)
     assert (found is None) == stays
 

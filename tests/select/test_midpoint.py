@@ -9,7 +9,7 @@ import scipy.signal
 
 import ndde_jax as ndde
 from benchmarks.verdict import kinds, sized
-from ndde_jax.fit._flow import meet_midway
+from ndde_jax.fit._flow import correct_at_midpoints
 from ndde_jax.regression import compare_readings
 from ndde_jax.select._measured import fit_splines
 from ndde_jax.select._midpoint import halfway, read_steps
@@ -307,7 +307,7 @@ def test_rates_that_no_step_back_can_correct_stay_as_they_are():
     states = np.asarray(met.history)[np.asarray(met.valid)].reshape(len(rates), -1)
     left = rates[:, 1] - states @ np.linalg.lstsq(states, rates[:, 1], rcond=None)[0]
     assert rates[:, 1].var() < 1.3 and left.var() < 0.2
-    traced = jax.jit(lambda following: meet_midway(plain, model, following, steps.bend))
+    traced = jax.jit(lambda following: correct_at_midpoints(plain, model, following, steps.bend))
     np.testing.assert_allclose(traced(steps.end).increment, met.increment, atol=2e-3)
 
 

@@ -8,7 +8,7 @@ import pytest
 
 import ndde_jax as ndde
 from ndde_jax.regression import Readings
-from ndde_jax.select._returns import calmed
+from ndde_jax.select._returns import variance_weighted
 from ndde_jax.select._screened import Screened
 
 
@@ -36,7 +36,7 @@ def test_the_past_of_a_market_is_no_source():
     x, truth = market(2)
     found, pairs = found_in(x)
     np.testing.assert_array_equal(pairs, truth)
-    assert any("moves all of them together" in said for said in found.choices)
+    assert any("common to all variables" in said for said in found.choices)
     # By the same price without factors, what corrects a source for the market pays for itself: in
     # an ordinary regression, too.
     j = int(np.flatnonzero(truth.any(axis=0))[0])
@@ -99,13 +99,13 @@ def test_windows_count_by_how_calm_their_time_is():
     x, variance = volatile(3)
     windows = ndde.lagged_windows(x, dt=1.0, lags=(0, 1), scheme="euler")
     readings = Readings(np.zeros(8), *np.zeros((2, 8, 8, 2), bool), np.zeros(8))
-    calm = calmed(Screened(windows, readings=readings)).calm
+    calm = variance_weighted(Screened(windows, readings=readings)).calm
     place = np.asarray(windows.position).astype(int) + 1
     assert np.corrcoef(np.log(calm), -np.log(variance[place]))[0, 1] > 0.85
     assert calm.sum() == pytest.approx(len(calm))
     # What lasts is weighed alike, however its size changes, and so is what inputs explain.
     lasting = ndde.lagged_windows(np.cumsum(x, axis=0), dt=1.0, lags=(0, 1), scheme="euler")
-    assert calmed(Screened(lasting, readings=readings)).calm is None
+    assert variance_weighted(Screened(lasting, readings=readings)).calm is None
     driven = np.stack([np.roll(x[:, 0], k) for k in range(8)], axis=1)
     driven = ndde.lagged_windows(driven, dt=1.0, lags=(0, 1), scheme="euler")
-    assert calmed(Screened(driven, readings=readings)).calm is None
+    assert variance_weighted(Screened(driven, readings=readings)).calm is None

@@ -8,7 +8,7 @@ import ndde_jax as ndde
 from benchmarks.dirty.data import LAGS, dirty
 from ndde_jax.samples._prepare import STEPS
 from ndde_jax.select._reading import choose_windows
-from ndde_jax.select._rhythm import left_of_rates, with_own_rhythm
+from ndde_jax.select._rhythm import log_residual_variance, with_own_rhythm
 
 DT, DELAY, NOISE = 0.5, 6, np.array([0.05, 0.5, 0.5])
 OSCILLATOR_LAGS = (0, 2, 4, 6, 8)
@@ -65,10 +65,10 @@ def test_what_is_left_of_a_rate_is_its_noise(own):
     # Of a variable that forgets at rate 1 over a step: Σ² (1 − exp(−2Δ)) / (2 Δ²); and the cost of
     # a few edges.
     _, (after, chosen) = own
-    left = left_of_rates(chosen, 0, after.names, None)
+    left = log_residual_variance(chosen, 0, after.names, None)
     noise = np.mean(np.log(NOISE**2 * (1 - np.exp(-2 * DT)) / (2 * DT**2)))
     assert noise - 0.1 < left < noise + 0.4
-    dearer = left_of_rates(chosen, 10, after.names, None)
+    dearer = log_residual_variance(chosen, 10, after.names, None)
     assert dearer - left == pytest.approx(10 * np.log(1490) / 1490, rel=0.02)
 
 

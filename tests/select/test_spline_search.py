@@ -9,9 +9,9 @@ import pytest
 
 import ndde_jax as ndde
 from ndde_jax._memory import padded_length
-from ndde_jax.fit._flow import meet_midway, meet_midway_known
+from ndde_jax.fit._flow import correct_at_midpoints, correct_at_midpoints_numpy
 from ndde_jax.measure._delays import profile_delays
-from ndde_jax.models._splines import known_splines
+from ndde_jax.models._splines import host_splines
 from ndde_jax.regression._design import design_of, spline_terms
 from ndde_jax.select import _default, _target_fit
 from ndde_jax.select._target_fit import CHANCE
@@ -84,7 +84,7 @@ def test_the_drift_of_splines_is_what_the_search_fitted(windows, found):
     rate = (jax.vmap(model)(histories) - s.rate_center[None]) / s.rate_scale[None]
     np.testing.assert_allclose(rate, found.rate, atol=1e-8)
     np.testing.assert_allclose(
-        known_splines(model)(np.asarray(histories)), jax.vmap(model)(histories)
+        host_splines(model)(np.asarray(histories)), jax.vmap(model)(histories)
     )
     middle, spread = model.drift.output_range()
     assert (np.abs(rate - middle[None]) <= spread[None]).all()
@@ -107,8 +107,8 @@ def test_midpoints_of_a_known_drift_are_those_that_jax_computes(windows, found):
     model = ndde.select.fit_splines(windows, found.graph)
     plain = ndde.lagged_windows(delayed(200), dt=DT, lags=LAGS)
     following, bend = np.roll(plain.history, -1, axis=0), 0.01 * np.asarray(plain.history)
-    known = meet_midway_known(plain, known_splines(model), following, bend)
-    traced = meet_midway(plain, model, jnp.asarray(following), jnp.asarray(bend))
+    known = correct_at_midpoints_numpy(plain, host_splines(model), following, bend)
+    traced = correct_at_midpoints(plain, model, jnp.asarray(following), jnp.asarray(bend))
     np.testing.assert_allclose(known.history, traced.history, atol=1e-10)
     np.testing.assert_allclose(known.increment, traced.increment, atol=1e-10)
 
@@ -129,7 +129,7 @@ def test_networks_are_asked_for_by_the_number_of_targets(windows, monkeypatch, s
         seen.extend(asked)
         return [None] * len(asked)
 
-    monkeypatch.setattr(_target_fit, "chance_of_leftover", lambda *_: share * CHANCE)
+    monkeypatch.setattr(_target_fit, "leftover_p_value", lambda *_: share * CHANCE)
     monkeypatch.setattr(_default, "judge", judge)
     config = ndde.fitting.StrengthConfig()
     ndde.recover(windows, ndde.select.Default(networks=config), key=jr.key(0))

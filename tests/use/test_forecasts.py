@@ -11,7 +11,7 @@ import pytest
 
 import ndde_jax as ndde
 from ndde_jax.use import _simulate
-from ndde_jax.use._backtest import RIVALS, Asked
+from ndde_jax.use._backtest import RIVALS, RivalTask
 from ndde_jax.use._forecast import path_quantile
 from ndde_jax.use._one_step import step_rows
 from ndde_jax.use._simulate import make_steps, no_change, simulate
@@ -162,7 +162,7 @@ def test_pysindy_forecasts_its_polynomials():
         x[k + 1] = x[k] + 0.3 * (x[k] - x[k] ** 3) + 0.2 * rng.normal()
     past, steps = x[100:2900:100, None], 3
     rows = step_rows(SimpleNamespace(samples=ndde.read_samples(x, dt=1.0), lags=(0,)))
-    asked = Asked([x], rows, (0,), past, steps, 400, np.random.default_rng(1))
+    asked = RivalTask([x], rows, (0,), past, steps, 400, np.random.default_rng(1))
     found = RIVALS["PySINDy"](asked)
     # The map itself, with the noise that drives it.
     now = np.repeat(past[None, :, 0], 400, axis=0)

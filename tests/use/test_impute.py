@@ -10,7 +10,7 @@ from scipy.interpolate import CubicSpline
 
 import ndde_jax as ndde
 from ndde_jax.use import _impute
-from ndde_jax.use._impute import Problem, _law, better_of, followed, most_likely
+from ndde_jax.use._impute import Problem, _law, better_of, most_likely, simulated_guess
 from ndde_jax.use._one_step import KINDS
 from ndde_jax.use._simulate import make_steps, no_change, simulate
 
@@ -259,7 +259,7 @@ def test_a_stretch_is_followed_from_what_is_before():
     missing = np.zeros(x.shape, bool)
     missing[10:15, 0] = missing[30:33] = True
     problem = linear_problem(x, missing)
-    made = followed(linear_law, problem, np.array([True, False]))
+    made = simulated_guess(linear_law, problem, np.array([True, False]))
     by_hand = x.copy()
     for k in range(10, 15):
         by_hand[k, 0] = (NOW @ by_hand[k - 1] + LATE @ by_hand[k - 3])[0]

@@ -11,7 +11,7 @@ from scipy import optimize, stats
 import ndde_jax as ndde
 from ndde_jax.select._measured import fit_splines
 from ndde_jax.use import _left_out
-from ndde_jax.use._effects import WIDE, _at_delays, _respond, interval_ends
+from ndde_jax.use._effects import Z_90, _at_delays, _respond, interval_ends
 from ndde_jax.use._ensemble import make_basis
 from ndde_jax.use._left_out import missed_by_lags
 from ndde_jax.use._one_step import Quadrature
@@ -121,7 +121,7 @@ def test_bends_of_any_size_are_held_as_often_as_they_should(size):
         shift, variance = bend.of(np.diff(bend(at[:, None, None]), axis=0)[0])
         variance += (np.ptp(at) * np.std(y) / np.std(x)) ** 2 / 500
         change = np.ptp(at) * line[1] + shift
-        inside.append(abs(change - np.ptp(size * np.tanh(1.5 * at))) < WIDE * np.sqrt(variance))
+        inside.append(abs(change - np.ptp(size * np.tanh(1.5 * at))) < Z_90 * np.sqrt(variance))
     assert 0.83 < np.mean(inside) < 0.97
 
 
@@ -137,7 +137,7 @@ def test_an_interval_of_two_readings_is_that_of_their_mixture():
     center, half, apart = np.array([0.0, 1.0]), np.array([1.0, 0.5]), np.array([2.0, -3.0])
     low, high = interval_ends(center, half, apart, 0.3)
     for k in range(2):
-        one, other = (stats.norm(at, half[k] / WIDE) for at in (center[k], center[k] + apart[k]))
+        one, other = (stats.norm(at, half[k] / Z_90) for at in (center[k], center[k] + apart[k]))
         below = lambda u, one=one, other=other: 0.7 * one.cdf(u) + 0.3 * other.cdf(u)  # noqa: E731
         expected = [optimize.brentq(lambda u, p=p: below(u) - p, -9, 9) for p in (0.05, 0.95)]  # noqa: B023
         np.testing.assert_allclose([low[k], high[k]], expected, atol=1e-4)

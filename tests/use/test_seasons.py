@@ -79,7 +79,7 @@ def test_an_array_says_that_its_season_is_unknown(found):
     timed = found.forecast(24, key=KEY)
     gone = sum(t.removed(timed.ts) for t in found.samples.treatments)
     np.testing.assert_allclose(made.paths, timed.paths - gone[None], atol=1e-4)
-    with pytest.raises(ValueError, match=r"give data=ndde_jax\.read_samples"):
+    with pytest.raises(ValueError, match=r"Give data=ndde_jax\.read_samples"):
         found.backtest(3, data=DATA, key=KEY)
 
 
