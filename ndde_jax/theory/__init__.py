@@ -1,4 +1,4 @@
-"""The paper's theorems as functions: constants, bounds, and their measurable parts."""
+"""The paper's theorems as functions: constants, bounds, and what can be measured."""
 
 from ._dissipativity import (
     Dissipativity as Dissipativity,

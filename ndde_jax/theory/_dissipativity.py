@@ -1,7 +1,7 @@
-"""Delay-adapted dissipativity, and what follows from it: bounds on moments.
+"""Delay-adapted dissipativity and the bounds on moments that follow from it.
 
-Its constants are proved where possible, otherwise estimated. Halanay's rate, one-point and segment
-bounds follow from them.
+The constants are proved where possible and estimated otherwise. They determine Halanay's rate and
+the one-point and segment bounds.
 """
 
 import functools
@@ -29,7 +29,7 @@ from ..models._confine import RestoredDDE
 from ..models._model import AbstractDelayModel
 from ..systems._system import System
 
-# A number, and one or a batch of them.
+# A number; a number or a batch of numbers.
 Number: TypeAlias = Checked[RealScalarLike]
 Batch: TypeAlias = Checked[Float[ArrayLike, "*batch"]]
 
@@ -45,7 +45,7 @@ def check_drift(drift: Any, name: str = "drift") -> None:
 
 
 def delays_of(drift: Any, delays: Any = None) -> np.ndarray:
-    """Return τ_a in units of time: those of the drift, or those given."""
+    """Return τ_a in units of time: the delays of the drift, or the given ones."""
     is_model = isinstance(drift, AbstractDelayModel)
     if is_model and drift.lags[0] != 0:
         raise ValueError(f"drift must know the present state, lag 0; its lags are {drift.lags}.")
@@ -63,7 +63,7 @@ def delays_of(drift: Any, delays: Any = None) -> np.ndarray:
 def read_histories(
     histories: Any, dim: int | None, n_delays: int
 ) -> Float[Array, "sample lag dim"]:
-    """Return physical histories, the present first, also those of windows."""
+    """Return histories in physical units, the present first, from an array or from windows."""
     if type(histories).__name__ == "Windows":
         check_windows(histories, "dissipativity", "take one with unstack_windows")
         scaling = histories.scaling
@@ -87,10 +87,10 @@ def drift_on(drift: Any, histories: Float[Array, "sample lag dim"]) -> Float[Arr
     return jax.vmap(lambda z: jnp.asarray(field(0.0, z[0], z[1:], None)))(histories)
 
 
-# How much further than the histories themselves an estimate looks, in multiples of their distance
-# from the centre: the assumption is about what happens far out.
+# Factors by which an estimate moves histories away from the centre: the assumption is about
+# behaviour far out.
 REACH = (1.5, 2.0, 3.0)
-# Histories that an estimate is made from at most; each is looked at in ten places.
+# Largest number of histories in an estimate; the drift is evaluated at ten variants of each.
 MOST_HISTORIES = 500
 KINDS = ("certified", "estimated", "assumed")
 
@@ -111,26 +111,26 @@ _rates = functools.partial(_vector, least=0)
 class Dissipativity(eqx.Module):
     """The constants of the paper's assumption "Delay-adapted dissipativity".
 
-    With u_a = x_a − c, x_0 the present state and x_a the one a delay τ_a ago,
+    With u_a = x_a − c, where x_0 is the present state and x_a the state a delay τ_a ago,
 
         ⟨u_0, G⟩ ≤ α − β_0 ‖u_0‖² + Σ β_a ‖u_a‖²   where ‖u_0‖ ≥ R,
         ⟨u_0, G⟩ ≤ C_R + Σ ε_a ‖u_a‖²              where ‖u_0‖ ≤ R,
 
-    and B = Σ (β_a + ε_a) < β_0. Physical units.
+    and B = Σ (β_a + ε_a) < β_0. All constants are in physical units.
 
     **Arguments:**
 
     - `center`: c, `[dim]`.
-    - `beta0`, `alpha`: of the present state, and the constant.
+    - `beta0`, `alpha`: β_0, the rate of the present state, and α.
     - `delays`, `beta`: τ_a and β_a, `[delay]`; none by default.
-    - `radius`, `inside`, `epsilon`: R, C_R and ε_a; 0 by default, which says that the first line
-        holds everywhere. Nothing is lost by that: any constants give such ones, `level` and
+    - `radius`, `inside`, `epsilon`: R, C_R and ε_a. The default 0 means that the first line holds
+        everywhere. This loses no generality: any constants yield such global ones, `level` and
         `feedback` (the paper's lemma "Global dissipativity estimate").
-    - `kind`: `"certified"` (proved for every history), `"estimated"` (from histories, and silent
-        about all others) or `"assumed"`, the default of those that a user writes.
-    - `evidence`: in words.
+    - `kind`: `"certified"` (proved for every history), `"estimated"` (from histories, without
+        saying anything about others) or `"assumed"` (the default, for constants a user supplies).
+    - `evidence`: the evidence in words.
 
-    **Raises:** `ValueError` for negative or infinite numbers, or shapes that disagree.
+    **Raises:** `ValueError` for negative or infinite numbers or inconsistent shapes.
 
     ```python
     from ndde_jax import theory
@@ -169,12 +169,12 @@ class Dissipativity(eqx.Module):
 
     @property
     def margin(self) -> Float[Array, ""]:
-        """The margin β_0 − B, by which the present outweighs the past."""
+        """The margin β_0 − B by which the present outweighs the past."""
         return self.beta0 - jnp.sum(self.feedback)
 
     @property
     def holds(self) -> Bool[Array, ""]:
-        """A flag for B < β_0, the condition of the paper's theorems on ergodicity."""
+        """Whether B < β_0, the condition of the paper's theorems on ergodicity."""
         return self.margin > 0
 
     @property
@@ -186,15 +186,15 @@ class Dissipativity(eqx.Module):
 
     @property
     def growth(self) -> Float[Array, ""]:
-        """The β of the radial Khasminskii condition, ⟨u_0, G⟩ ≤ β (1 + ‖z − c‖²), which follows:
-        the largest of A and b_a.
+        """The β of the implied radial Khasminskii condition, ⟨u_0, G⟩ ≤ β (1 + ‖z − c‖²): the
+        largest of A and b_a.
         """
         return jnp.max(jnp.concatenate([self.level[None], self.feedback]))
 
     def excess(
         self, drift: Any, histories: Checked[Float[ArrayLike, "sample lag dim"]]
     ) -> Float[Array, "sample"]:
-        """Return ⟨u_0, G⟩ less its global bound at every history: positive where the constants
+        """Return ⟨u_0, G⟩ minus its global bound at every history; positive where the constants
         fail.
         """
         check_drift(drift)
@@ -212,34 +212,37 @@ def dissipativity(
     delays: Any = None,
     sigma_trace: Any = None,
 ) -> Dissipativity:
-    """Return constants of delay-adapted dissipativity of a true or a learned drift.
+    """Return constants of delay-adapted dissipativity for a true or a learned drift.
 
-    **Certified** for a drift that [`confine`][ndde_jax.confine] or [`damp`][ndde_jax.models.damp]
-    made: what is left of it is bounded by its weights, so the constants hold for every history,
-    with no part for the past (the paper's proposition "Confinement by construction").
+    **Certified** for a drift made by [`confine`][ndde_jax.confine] or
+    [`damp`][ndde_jax.models.damp]: apart from the restoring force, the weights bound the drift, so
+    the constants hold for every history, with β_a = 0 (the paper's proposition "Confinement by
+    construction").
 
-    **Estimated** for all others, which needs `histories`: a bounded drift, as networks are, cannot
-    be dissipative in this sense, and of any other function only values are known. Of the constants
-    that no value contradicts these have the smallest bound on the stationary second moment, a
-    linear program. Values are taken at the histories, and with the present, the past or both moved
-    outwards from the centre by factors up to 3. `kind` and `evidence` say which of the two it is,
-    and how many of the second half of the histories break the constants of the first.
+    **Estimated** for all other drifts, which requires `histories`: a bounded drift, such as a
+    network, cannot be dissipative in this sense, and any other function is known only by its
+    values. Among the constants that no value contradicts, a linear program selects those with the
+    smallest bound on the stationary second moment. The drift is evaluated at the histories, and
+    with the present, the past or both moved away from the centre by factors up to 3. `kind` and
+    `evidence` say which of the two cases applies, and how many values from the second half of the
+    histories violate the constants of the first.
 
     **Arguments:**
 
     - `drift`: a learned model, a [`System`][ndde_jax.systems.System] or a function
-        `drift(t, x, lagged, args)` of JAX; taken at time 0.
+        `drift(t, x, lagged, args)` in JAX; evaluated at time 0.
     - `histories`: `[sample lag dim]` in physical units, the present first, or
-        [`Windows`][ndde_jax.Windows]; at most 500 of them are used, evenly spread. With them a
-        restored drift is estimated like any other.
-    - `center`: c, `[dim]`; by default the mean of the present states. Of a restored drift its own.
-    - `delays`: τ_a, `[delay]`, where the drift does not bring them.
-    - `sigma_trace`: tr ΣΣᵀ, which the moment that is minimised contains; by default the mean size
-        of ⟨u, G⟩, which noise of that strength would balance.
+        [`Windows`][ndde_jax.Windows]; at most 500, evenly spread, are used. If they are given, a
+        confined or damped drift is estimated like any other.
+    - `center`: c, `[dim]`; by default the mean of the present states. Omit it for a certified
+        drift, which has its own.
+    - `delays`: τ_a, `[delay]`, if the drift does not define them.
+    - `sigma_trace`: tr ΣΣᵀ, which enters the minimised moment; by default the mean of |⟨u_0, G⟩|,
+        which noise of that strength would balance.
 
-    **Returns:** [`Dissipativity`][ndde_jax.theory.Dissipativity]; look at `holds`.
+    **Returns:** [`Dissipativity`][ndde_jax.theory.Dissipativity]; check `holds`.
 
-    **Raises:** `ValueError` if histories are missing or of another shape, or inside `jit`.
+    **Raises:** `ValueError` if histories are missing or have the wrong shape, or inside `jit`.
 
     ```python
     import numpy as np
@@ -283,17 +286,17 @@ def linear_dissipativity(
     delays: Any = (),
     offset: Any = None,
 ) -> Dissipativity:
-    """Return certified constants of a linear drift A_0 x(t) + Σ A_a x(t − τ_a) + offset around
-    zero.
+    """Return certified constants for a linear drift A_0 x(t) + Σ A_a x(t − τ_a) + offset, centred
+    at zero.
 
     ⟨x, A_0 x⟩ is at most the largest eigenvalue of its symmetric part times ‖x‖², and
-    ⟨x, A_a y⟩ ≤ ‖A_a‖ (‖x‖² + ‖y‖²) / 2. So β_0 − B = −λ_max − Σ ‖A_a‖: these constants do iff
-    the delayed feedbacks together are weaker than the damping, whatever the delays are. An offset
-    costs a quarter of that margin.
+    ⟨x, A_a y⟩ ≤ ‖A_a‖ (‖x‖² + ‖y‖²) / 2. So β_0 − B = −λ_max − Σ ‖A_a‖: the condition holds iff
+    the delayed feedbacks together are weaker than the damping, for any delays. An offset reduces
+    this margin by a quarter.
 
     **Arguments:**
 
-    - `present`: A_0, `[dim dim]`, row for row a rate.
+    - `present`: A_0, `[dim dim]`, one row per rate.
     - `delayed`: the matrices A_a, `[delay dim dim]`.
     - `delays`: τ_a, `[delay]`.
     - `offset`: `[dim]`, none by default.
@@ -356,7 +359,7 @@ def _estimated(drift, histories, center, delays, sigma_trace) -> Dissipativity:
     alpha, beta0, beta = _least(noise, *_values(drift, histories[:half], center)[:2])
     later, their, _ = _values(drift, histories[half:], center)
     bound = alpha - beta0 * their[:, 0] + their[:, 1:] @ beta
-    # Numbers of a linear program satisfy their own constraints to some 1e-9.
+    # A solution of the linear program satisfies its constraints only to about 1e-9.
     broken = np.mean(later > bound + 1e-6 * (1 + np.abs(bound))) if len(later) else np.nan
     reach = float(np.sqrt(squares.sum(axis=1).max()))
     alpha, beta0, beta = _least(noise, pull, squares)
@@ -370,7 +373,7 @@ def _estimated(drift, histories, center, delays, sigma_trace) -> Dissipativity:
 
 
 def _further(histories, center) -> np.ndarray:
-    """Return the histories, and with present, past or both moved outwards from the centre."""
+    """Return the histories, and copies with present, past or both moved away from the centre."""
     moved = [histories]
     for factor in REACH:
         for present, past in ((factor, 1.0), (1.0, factor), (factor, factor)):
@@ -383,8 +386,8 @@ def _further(histories, center) -> np.ndarray:
 
 
 def _values(drift, histories, center):
-    """Return ⟨u_0, G⟩ and ‖u_a‖² where the drift is finite, at the histories and further out, and
-    how often it is not.
+    """Return ⟨u_0, G⟩ and ‖u_a‖² at the histories and further out, where the drift is finite, and
+    the number of places where it is not.
     """
     histories = to_jax(_further(histories, center), float)
     found = _radial(drift, histories, to_jax(center, float))
@@ -406,9 +409,10 @@ def _pull_and_squares(rate, histories, center):
 
 
 def _least(noise: float, pull, squares) -> tuple[float, float, np.ndarray]:
-    """Return the constants α, β_0, β_a that no value contradicts and that make the stationary bound
-    (2α + tr Q) / 2(β_0 − B) smallest: with t = 1 / 2(β_0 − B) and everything else times t, a linear
-    program. A pull stronger than any seen far out is not believed, which also keeps t positive.
+    """Return the constants α, β_0, β_a that no value contradicts and that minimise the stationary
+    bound (2α + tr Q) / 2(β_0 − B). With t = 1 / 2(β_0 − B) and the other unknowns multiplied by t,
+    this is a linear program. β_0 is at most the strongest rate seen far out, which also keeps t
+    positive.
     """
     from scipy.optimize import linprog
 
@@ -417,7 +421,7 @@ def _least(noise: float, pull, squares) -> tuple[float, float, np.ndarray]:
     rate = -pull[outer] / np.maximum(present[outer], np.finfo(float).tiny)
     largest = float(rate.max())
     n_past = squares.shape[1] - 1
-    if not largest > 0:  # not even the strongest pull is one
+    if not largest > 0:  # no history far out is pulled inwards
         return float(np.maximum(pull, 0).max()), 0.0, np.zeros(n_past)
     size = float(np.abs(pull).max()) or 1.0
     # Unknowns y = α t, n_0 = β_0 t, n_a = β_a t, and t.
@@ -438,7 +442,7 @@ def _least(noise: float, pull, squares) -> tuple[float, float, np.ndarray]:
 
 
 def check_dissipative(known: Any) -> None:
-    """Raise an error unless the constants are of a dissipative drift; traced numbers pass."""
+    """Raise an error unless the constants satisfy B < β_0; traced numbers pass."""
     if not isinstance(known, Dissipativity):
         raise argument_error(
             "known", "a Dissipativity, such as theory.dissipativity returns", known
@@ -450,10 +454,10 @@ def check_dissipative(known: Any) -> None:
         )
 
 
-# Newton steps on a convex function from the side where they cannot overshoot; a dozen are enough.
+# Newton steps on a convex function, from the side where they cannot overshoot; a dozen suffice.
 NEWTON = 40
-# Of the Burkholder–Davis–Gundy inequality at exponent 1: Mao, *Stochastic Differential Equations
-# and Applications* (2007), theorem 1.7.3.
+# The constant of the Burkholder–Davis–Gundy inequality at exponent 1: Mao, *Stochastic Differential
+# Equations and Applications* (2007), theorem 1.7.3.
 BDG = 32**0.5
 
 
@@ -461,16 +465,16 @@ def halanay_rate(decay: Number, feedback: Any, delays: Any) -> Float[Array, ""]:
     """Return the rate γ at which m' ≤ −a m(t) + Σ k_a m(t − τ_a) decays: the root of γ + Σ k_a
     exp(γ τ_a) = a.
 
-    Its left-hand side rises from Σ k_a at 0, so there is one positive root, below a, iff Σ k_a < a:
-    Halanay's condition. With equality in the inequality and one delay, −γ is the rightmost root of
-    the characteristic equation. Differentiable.
+    The left-hand side increases from Σ k_a at γ = 0, so there is exactly one positive root, at most
+    a, iff Σ k_a < a: Halanay's condition. With equality in the inequality and one delay, −γ is the
+    rightmost root of the characteristic equation. Differentiable.
 
     **Arguments:**
 
     - `decay`: a.
     - `feedback`, `delays`: k_a ≥ 0 and τ_a, `[delay]`.
 
-    **Raises:** `ValueError` if Σ k_a is not below a; NaN where that is not known, under `jit`.
+    **Raises:** `ValueError` if Σ k_a is not below a; under `jit` the result is NaN instead.
 
     Halanay, *Differential Equations: Stability, Oscillations, Time Lags* (1966); the paper's
     equation "gamma-root".
@@ -511,7 +515,7 @@ def _rightmost(decay: Array, feedback: Array, delays: Array) -> Array:
 
         return jax.lax.fori_loop(0, NEWTON, step, start)
 
-    # Where one term alone would reach a the sum has: from there Newton descends to the root.
+    # Where a single term reaches a, the sum does too: from there Newton descends to the root.
     active = (feedback > 0) & (delays > 0)
     ratio = jnp.where(active, decay / jnp.where(active, feedback, 1), 1)
     alone = jnp.log(ratio) / jnp.where(active, delays, 1)
@@ -521,13 +525,13 @@ def _rightmost(decay: Array, feedback: Array, delays: Array) -> Array:
 
 
 class Moments(eqx.Module):
-    """The bound E ‖X(t) − c‖^{2p} ≤ start · exp(−γ_p t) + K_p, start = E sup ‖history − c‖^{2p}.
+    """The bound E ‖X(t) − c‖^{2p} ≤ start · exp(−γ_p t) + K_p; start is E sup ‖history − c‖^{2p}.
 
     - `order`: p, static.
     - `rate`: γ_p, the Halanay rate of `decay` a_p and `feedback` 2 b_a.
-    - `level`: K_p, to which the bound falls and which bounds the moment of the invariant law.
-    - `constant`: C_p, so that K_p = C_p / (a_p − 2B).
-    - `decay`, `feedback`, `delays`: of the inequality.
+    - `level`: K_p, the limit of the bound, which also bounds the moment of the invariant law.
+    - `constant`: C_p, with K_p = C_p / (a_p − 2B).
+    - `decay`, `feedback`, `delays`: a_p, 2 b_a and τ_a of the inequality.
     """
 
     rate: Float[Array, ""]
@@ -539,7 +543,7 @@ class Moments(eqx.Module):
     order: int = eqx.field(static=True)
 
     def at(self, t: Number, start: Number) -> Float[Array, ""]:
-        """Return the bound at time t, from a history of that size."""
+        """Return the bound at time t, for a history of size `start`."""
         check_non_negative(t=t, start=start)
         return start * jnp.exp(-self.rate * t) + self.level  # type: ignore[return-value]
 
@@ -558,14 +562,14 @@ def moments(
 
     - `known`: constants for which `holds`.
     - `sigma`: Σ: a number, a diagonal `[dim]` or a matrix `[dim noise]`.
-    - `order`: p; the moment is that of ‖X − c‖^{2p}.
-    - `slack`: η_p in (0, 2p(β_0 − B)), for p above 1; by default (p − 1) / p of that, which makes
-        K_p = (k_p / 2p(β_0 − B))^p with k_p = 2pA + p tr Q + 2p(p − 1)‖Σ‖² as small as it gets. A
-        smaller one makes the rate larger.
+    - `order`: p; the moment is E ‖X − c‖^{2p}.
+    - `slack`: η_p in (0, 2p(β_0 − B)), for p above 1. The default, (p − 1) / p of the upper end,
+        minimises K_p: it is (k_p / 2p(β_0 − B))^p with k_p = 2pA + p tr Q + 2p(p − 1)‖Σ‖². A
+        smaller slack gives a larger rate.
 
-    **Raises:** `ValueError` if B ≥ β_0, for a slack outside its range, or another shape of sigma.
+    **Raises:** `ValueError` if B ≥ β_0, the slack is outside its range or sigma has a wrong shape.
 
-    For p = 1 and no delays it is sharp: of an Ornstein–Uhlenbeck process it gives the variance.
+    For p = 1 and no delays the bound is sharp: it is the variance of an Ornstein–Uhlenbeck process.
 
     ```python
     from ndde_jax import theory
@@ -610,8 +614,8 @@ class SegmentMoments(eqx.Module):
 
     - `prefactor`, `rate`, `level`: A, γ_p and B of the paper's lemma "Segment moment bounds". The
         level also bounds the moment of the segment under the invariant law, M_{2p}.
-    - `unit`: bound on S_p, the supremum over the segments of one unit of time under that law, which
-        [`truncation_radius`][ndde_jax.theory.truncation_radius] asks for.
+    - `unit`: bound on S_p, the mean of the largest ‖X − c‖^{2p} in the segments of one unit of time
+        under that law, for [`truncation_radius`][ndde_jax.theory.truncation_radius].
     """
 
     prefactor: Float[Array, ""]
@@ -629,16 +633,16 @@ def segment_moments(
     slack: Number | None = None,
     bdg: Number = BDG,
 ) -> SegmentMoments:
-    """Return the bounds of [`moments`][ndde_jax.theory.moments], lifted from a time to a whole
-    segment of the length of the largest delay.
+    """Return the bounds of [`moments`][ndde_jax.theory.moments], extended from one time to a whole
+    segment, as long as the largest delay.
 
-    Λ = 2 + 4Bτ + C_N τ with C_N = (2p ‖Σ‖ C)², C the constant of the Burkholder–Davis–Gundy
-    inequality; the prefactor is Λ exp(2γτ) + exp(γτ), the level Λ K_p + 2 C_p τ + C_N τ. Without
-    delays a segment is a point. Some ten times what is seen: C alone is squared and is 5.7.
+    Λ = 2 + 4Bτ + C_N τ with C_N = (2p ‖Σ‖ C)² and C the constant of the Burkholder–Davis–Gundy
+    inequality. The prefactor is Λ exp(2γτ) + exp(γτ), the level Λ K_p + 2 C_p τ + C_N τ. Without
+    delays a segment is a point. The bound is far above what is observed: C = 5.7 enters squared.
 
-    **Arguments:** as of [`moments`][ndde_jax.theory.moments], and
+    **Arguments:** as for [`moments`][ndde_jax.theory.moments], and
 
-    - `bdg`: C; √32 by default, with which the inequality is proved in Mao (2007), theorem 1.7.3.
+    - `bdg`: C; by default √32, for which Mao (2007), theorem 1.7.3, proves the inequality.
 
     ```python
     from ndde_jax import theory
@@ -669,7 +673,7 @@ def segment_moments(
 
 
 def _sigma(sigma: Any, dim: int) -> Float[Array, "dim noise"]:
-    """Return Σ as a matrix: of a number, a diagonal or a matrix."""
+    """Return Σ as a matrix, from a number, a diagonal or a matrix."""
     check_real_array(sigma, "sigma", f"a number, ({dim},) or ({dim}, noise)", finite=True)
     shape = np.shape(sigma)
     value = jnp.asarray(sigma, float)

@@ -1,9 +1,9 @@
-"""Signal strengths as the paper defines them, the window of penalties that they leave, and the
+"""Signal strengths as the paper defines them, the window of penalties that they allow, and the
 bound on the sampling error of risks.
 
-What can be estimated from data is estimated by
-[`identifiability_report`][ndde_jax.identifiability_report]. The bounds rest on constants that no
-data show; they are formulas to explore, and no guarantee is printed with them.
+[`identifiability_report`][ndde_jax.identifiability_report] estimates what can be estimated from
+data. The bounds depend on constants that data cannot show. They are formulas to explore, not
+guarantees.
 """
 
 from typing import Any
@@ -43,16 +43,16 @@ def penalty_window(
     """Return the upper end of the penalties that recover the true graph: (T − τ_max) s²_min /
     d_max.
 
-    The penalised population risk has the true graph as its only minimiser for every λ between 0 and
-    this (the paper's theorem "Identifiability with the penalized objective").
+    For every λ between 0 and this value, the true graph is the only minimiser of the penalised
+    population risk (the paper's theorem "Identifiability with the penalized objective").
 
     **Arguments:**
 
     - `smallest_strength`: s²_min, the smallest true signal strength, as a share of the variance of
-        its target's rate, or in whatever units the risk has.
+        its target's rate, or in the units of the risk.
     - `largest_degree`: d_max, the largest number of inputs of a target.
-    - `duration`: T − τ_max. The default 1 gives the window per unit of time, which is the one to
-        compare with a price λ/F of [`L0NDDE`][ndde_jax.L0NDDE], whose risk is a mean.
+    - `duration`: T − τ_max. The default 1 gives the window per unit of time. Compare this window
+        with a price λ/F of [`L0NDDE`][ndde_jax.L0NDDE], whose risk is a mean.
 
     ```python
     import ndde_jax as ndde
@@ -75,9 +75,9 @@ def recovery_margin(
     """Return the margin by which every wrong graph is worse: γ(λ) = min(λ, (T − τ_max) s²_min − λ
     d_max).
 
-    Positive exactly inside the window of [`penalty_window`][ndde_jax.theory.penalty_window], and
-    largest, (T − τ_max) s²_min / (d_max + 1), where its two terms meet. Arguments as there, and λ
-    in the same units.
+    It is positive exactly inside the window of [`penalty_window`][ndde_jax.theory.penalty_window].
+    Its maximum, (T − τ_max) s²_min / (d_max + 1), is where the two terms are equal. The arguments
+    are those of `penalty_window`, and λ in the same units.
 
     ```python
     import ndde_jax as ndde
@@ -103,14 +103,15 @@ def occupation_bound(
     start: Number = 0.0,
     largest_delay: Number = 0.0,
 ) -> Float[Array, ""]:
-    """Return a bound on the distance in total variation between the occupation measure up to T and
+    """Return a bound on the total variation distance between the occupation measure up to T and
     the invariant law: C (1 + V) (e^{−γ τ} − e^{−γ T}) / (γ (T − τ)).
 
     **Arguments:**
 
     - `duration`: T.
-    - `prefactor`, `rate`: C and γ of geometric ergodicity. Known to exist, not what they are.
-    - `start`: V, mean squared distance of the initial history from the centre.
+    - `prefactor`, `rate`: C and γ of geometric ergodicity. They exist, but their values are
+        unknown.
+    - `start`: V, the mean squared distance of the initial history from the centre.
     - `largest_delay`: τ.
 
     The paper's remark "Stabilisation of the identifiability constants".
@@ -131,20 +132,20 @@ def occupation_bound(
     return prefactor * (1 + start) * decay / (rate * (duration - largest_delay))  # type: ignore[return-value]
 
 
-# 2^F networks per target: at eight inputs 256, some ten seconds.
+# 2^F networks per target: 256 for eight inputs, which takes about ten seconds.
 MOST_SUBSETS = 8
 
 
 class PaperStrengths(eqx.Module):
     """The strengths (s_ij^a)²: the excess risk of the best of *all* graphs without an edge over the
-    best with it, as a share of the variance of the target's rate.
+    best of all graphs, as a share of the variance of the target's rate.
 
-    - `value`: `[source target lag]`; NaN where not measured, which is where `graph` has no edge
-        unless all subsets were tried.
-    - `risk`: of the best graph of all, `[target]`.
-    - `graph`: whose edges `smallest` and `window` are about.
+    - `value`: `[source target lag]`; NaN where not measured: where `graph` has no edge, unless all
+        subsets were tried.
+    - `risk`: the risk of the best graph, `[target]`.
+    - `graph`: the graph whose edges `smallest` and `window` refer to.
     - `exhaustive`: whether every subset of the inputs was tried, or only the largest one without
-        the edge, which in the limit of much data and flexible networks is the best.
+        the edge, which is the best in the limit of much data and flexible networks.
     """
 
     value: Scores
@@ -154,16 +155,16 @@ class PaperStrengths(eqx.Module):
 
     @property
     def smallest(self) -> Float[Array, ""]:
-        """The smallest strength s²_min, over the edges of the graph; infinite without any."""
+        """The smallest strength s²_min over the edges of the graph; infinite without edges."""
         return jnp.min(jnp.where(self.graph, self.value, jnp.inf))
 
     @property
     def largest_degree(self) -> Array:
-        """The degree d_max, the largest number of inputs of a target."""
+        """The largest number d_max of inputs of a target."""
         return jnp.max(jnp.sum(self.graph, axis=(0, 2)))
 
     def window(self, duration: Number = 1.0) -> Float[Array, ""]:
-        """Return the upper end of the penalties for which the paper proves recovery, 0 where there
+        """Return the upper end of the penalties for which the paper proves recovery, or 0 if there
         are none: see [`penalty_window`][ndde_jax.theory.penalty_window].
         """
         check_positive(duration=duration)
@@ -182,25 +183,26 @@ def paper_strengths(
     """Measure (s_ij^a)² as the paper defines it: the distance of G_j from all functions of all
     other candidate inputs.
 
-    [`signal_strengths`][ndde_jax.signal_strengths] leaves an edge out and lets only the other edges
-    of a selected graph make up for it. Here every other candidate may, so these strengths are at
-    most those, up to errors of the fits, and near zero where another variable or lag says the same.
-    The window of penalties of the paper's theorem is made from these.
+    [`signal_strengths`][ndde_jax.signal_strengths] omits an edge, and only the other edges of a
+    selected graph can replace it. Here every other candidate can, so these strengths are no larger,
+    up to errors of the fits. They are near zero where another variable or lag is equally
+    informative. The window of penalties in the paper's theorem is computed from these strengths.
 
     **Arguments:**
 
-    - `windows`: of one system.
-    - `key`: for the fits.
-    - `graph`: `[source target lag]`, whose edges the window is about; by default the best of all
-        subsets by [`EBIC`][ndde_jax.select.EBIC] where all are tried, otherwise what
-        [`recover`][ndde_jax.recover] finds.
+    - `windows`: windows of one system.
+    - `key`: the key for the fits.
+    - `graph`: `[source target lag]`, the graph whose edges define the window. By default the best
+        of all subsets by [`EBIC`][ndde_jax.select.EBIC] if all are tried, otherwise the result of
+        [`recover`][ndde_jax.recover].
     - `config`: [`StrengthConfig`][ndde_jax.fitting.StrengthConfig].
-    - `most_subsets`: up to so many candidate inputs per target, 8 by default and 12 at most, every
-        subset is fitted; with more, all inputs, and for every edge all but that one.
+    - `most_subsets`: the largest number of candidate inputs per target for which every subset is
+        fitted, 8 by default and at most 12. With more inputs, the fits use all inputs, and for
+        every edge all but that one.
 
     **Returns:** [`PaperStrengths`][ndde_jax.theory.PaperStrengths].
 
-    **Raises:** as [`signal_strengths`][ndde_jax.signal_strengths]; inside `jit`.
+    **Raises:** as [`signal_strengths`][ndde_jax.signal_strengths], and inside `jit`.
 
     ```python
     import jax, numpy as np
@@ -234,8 +236,8 @@ def paper_strengths(
 
 
 def _of_all_subsets(subsets, risk, windows: Windows) -> tuple[Scores, Float[Array, "target"]]:
-    """Return the least risk of the subsets without an input, less the least of all that are
-    allowed.
+    """Return for every input the least risk of the subsets without it, minus the least risk of all
+    allowed subsets, and that risk.
     """
     flat = np.asarray(subsets).reshape(len(subsets), -1)
     allowed = np.asarray(FlatData(windows).allowed)
@@ -249,8 +251,8 @@ def _of_all_subsets(subsets, risk, windows: Windows) -> tuple[Scores, Float[Arra
 def complement_strengths(
     windows: Windows, graph: Graph, config: StrengthConfig, key: PRNGKeyArray
 ) -> tuple[Scores, Float[Array, "target"]]:
-    """Return for every edge of a graph the rise of the risk from all candidates to all but that
-    one, NaN elsewhere; and the risk of all.
+    """Return the increase of the risk when one edge of a graph is omitted from all candidates, NaN
+    elsewhere, and the risk with all candidates.
     """
     drop_programs_if_many(windows, config, key)
     mask = flat_inputs(graph)
@@ -263,13 +265,13 @@ def complement_strengths(
 
 
 class FiniteSampleBound(eqx.Module):
-    """The terms of ε_n, and the optimiser's gap ζ_n; all in units of the risk over T∘.
+    """The terms of ε_n and the optimiser's gap ζ_n, all in units of the risk over T∘.
 
-    - `discretisation`: of the grid, Step 2 of the proof.
-    - `brownian`, `brownian_net`: fluctuations of the noise, and of the net that stands in for the
-        class.
-    - `average`, `average_net`, `tail`: fluctuations of the time average, of its net, and what lies
-        beyond the radius ρ.
+    - `discretisation`: the error due to the grid, Step 2 of the proof.
+    - `brownian`, `brownian_net`: the fluctuations of the noise, and the error of the net that
+        approximates the class.
+    - `average`, `average_net`, `tail`: the fluctuations of the time average, the error of its net,
+        and the contribution from beyond the radius ρ.
     - `gap`: ζ_n.
     - `duration`: T∘.
     """
@@ -306,7 +308,7 @@ class FiniteSampleBound(eqx.Module):
         return self.total / self.duration
 
     def recovers(self, margin: Number) -> Bool[Array, ""]:
-        """Return whether the graph is recovered with the confidence asked for, at this margin
+        """Return whether the graph is recovered with the requested confidence at this margin
         γ(λ).
         """
         check_number(margin, "margin")
@@ -330,23 +332,23 @@ def finite_sample_terms(
     holder: Number | None = None,
     gap: Number = 0.0,
 ) -> FiniteSampleBound:
-    """Return the paper's ε_n on any grid, term by term, with the gap of an optimiser that is not
-    exact.
+    """Return the paper's ε_n on any grid, term by term, with the gap of an inexact
+    optimiser.
 
-    **Arguments:** as of [`finite_sample_bound`][ndde_jax.theory.finite_sample_bound], and
+    **Arguments:** as for [`finite_sample_bound`][ndde_jax.theory.finite_sample_bound], and
 
-    - `steps`: Δ_k, `[step]`, each at most 1, those of the windows used; their sum is T∘. On an
-        uneven grid Σ√Δ_k is kept as it is: no largest step bounds it.
-    - `modulus` or `holder`, one of the two: ω_G(Δ_max), or the constant C_G of ω_G(h) ≤ C_G √h,
-        with which the discretisation is charged 4 m_E C_G Σ Δ_k^{3/2} / 3η and not at the largest
-        step throughout.
-    - `gap`: ζ_n ≥ 0, by how much the objective of what the optimiser returned may exceed the least.
-        Certified, not hoped for: [`exact_graph`][ndde_jax.select.exact_graph] has none over graphs,
-        up to its fits.
+    - `steps`: Δ_k, `[step]`, the steps of the windows used, each at most 1; their sum is T∘. On an
+        uneven grid Σ√Δ_k is used as it is, because the largest step does not bound it.
+    - `modulus` or `holder`, exactly one: ω_G(Δ_max), or the constant C_G of ω_G(h) ≤ C_G √h. With
+        C_G the discretisation term is 4 m_E C_G Σ Δ_k^{3/2} / 3η, instead of using the largest step
+        throughout.
+    - `gap`: ζ_n ≥ 0, a certified bound on how far the objective at the returned solution exceeds
+        the minimum. [`exact_graph`][ndde_jax.select.exact_graph] has no gap over graphs, up to its
+        fits.
 
     **Returns:** [`FiniteSampleBound`][ndde_jax.theory.FiniteSampleBound].
 
-    **Raises:** `ValueError` for steps that are not positive or exceed 1, or unless exactly one of
+    **Raises:** `ValueError` for steps that are not positive or exceed 1, and unless exactly one of
     `modulus` and `holder` is given.
 
     ```python
@@ -387,8 +389,8 @@ def finite_sample_terms(
 
 
 def _pieces(duration):
-    """Return the number of units of time in a duration; an excess by rounding does not count as
-    one.
+    """Return the number of units of time in a duration, rounded up; an excess due to rounding
+    errors is ignored.
     """
     duration = jnp.asarray(duration, float)
     return jnp.maximum(1.0, jnp.ceil(duration * (1 - 8 * jnp.finfo(duration.dtype).eps)))
@@ -398,7 +400,7 @@ def bound_terms(
     *, duration, largest, roots, moved, gap, confidence, spread, envelope, tail, covering,
     resolution, noise_norm, noise_trace, mixing_prefactor, mixing_rate,
 ) -> FiniteSampleBound:  # fmt: skip
-    """Return the terms, from T∘, Δ_max, Σ√Δ_k and Σ ∫ ω_G over every step."""
+    """Return the terms from T∘, Δ_max, Σ√Δ_k and Σ ∫ ω_G, summed over the steps."""
     check_number(confidence, "confidence", above=0, below=1)
     check_number(envelope, "envelope", least=1)
     check_positive(mixing_prefactor=mixing_prefactor, mixing_rate=mixing_rate)
@@ -436,25 +438,26 @@ def finite_sample_bound(
     mixing_rate: Number,
 ) -> Float[Array, ""]:
     """Return the paper's ε_n on an equally spaced grid; a graph is recovered if it is below γ(λ).
-    On any grid, term by term and with the optimiser's gap:
+
+    For other grids, separate terms and the optimiser's gap, see
     [`finite_sample_terms`][ndde_jax.theory.finite_sample_terms].
 
-    **Arguments:** all as in the paper's section "Finite-sample identifiability".
+    **Arguments:** as in the paper's section "Finite-sample identifiability".
 
     - `duration`: T∘ = T − τ_max, in units of time.
     - `step`: Δ, at most 1.
     - `confidence`: 1 − δ.
-    - `modulus`: ω_G(Δ), root mean square change of the true drift within a step.
-    - `spread`: m_E, root mean square diameter of the model class.
-    - `envelope`: E_ρ ≥ 1, its largest diameter within radius ρ.
-    - `tail`: v_ρ, its mean square diameter outside.
-    - `covering`: ln N_n(ρ, ε), the logarithm because the number is astronomic.
+    - `modulus`: ω_G(Δ), the root mean square change of the true drift within a step.
+    - `spread`: m_E, the root mean square diameter of the model class.
+    - `envelope`: E_ρ ≥ 1, the largest diameter of the class within radius ρ.
+    - `tail`: v_ρ, the mean square diameter of the class outside radius ρ.
+    - `covering`: ln N_n(ρ, ε), a logarithm because the covering number is astronomical.
     - `resolution`: ε, the mesh of that covering.
-    - `noise_norm`, `noise_trace`: largest singular value of Σ, and √tr ΣΣᵀ.
-    - `mixing_prefactor`, `mixing_rate`: of β(u) ≤ C e^{−γu}.
+    - `noise_norm`, `noise_trace`: the largest singular value of Σ, and √tr ΣΣᵀ.
+    - `mixing_prefactor`, `mixing_rate`: C and γ in β(u) ≤ C e^{−γu}.
 
-    Its use is to see which term dominates: with factors 6/δ and uniform covering numbers it is far
-    above anything observed.
+    Use it to see which term dominates: because of the factors 6/δ and uniform covering numbers it
+    is far above anything observed.
 
     ```python
     import ndde_jax as ndde
@@ -487,18 +490,18 @@ def truncation_radius(
     n_delays: Checked[int] = 0,
     order: Checked[int] = 1,
 ) -> Float[Array, ""]:
-    """Return ρ of the finite-sample bound: the radius that the lagged states leave, within T∘, with
-    a probability of at most δ/6: max(1, (J (q+1)^p S_p / (δ/6))^{1/2p}), J = ⌈T∘⌉.
+    """Return ρ of the finite-sample bound, the radius that the lagged states leave within T∘ with
+    probability at most δ/6: max(1, (J (q+1)^p S_p / (δ/6))^{1/2p}), J = ⌈T∘⌉.
 
     **Arguments:**
 
     - `duration`: T∘.
-    - `moment`: S_p, mean of the 2p-th power of the largest distance from the centre within the
-        segments of one unit of time; of [`segment_moments`][ndde_jax.theory.segment_moments] the
-        `unit`, or measured.
+    - `moment`: S_p, the mean of the 2p-th power of the largest distance from the centre within the
+        segments of one unit of time: either measured or the `unit` of
+        [`segment_moments`][ndde_jax.theory.segment_moments].
     - `confidence`: 1 − δ.
     - `n_delays`: q.
-    - `order`: p. A high moment makes the radius grow slowly with the duration, as T^{1/2p}.
+    - `order`: p. With a high moment the radius grows slowly with the duration, as T^{1/2p}.
 
     ```python
     from ndde_jax import theory
@@ -519,14 +522,15 @@ def truncation_radius(
 def mixing_bound(
     gap: Batch, *, prefactor: Number, rate: Number, second_moment: Number = 0.0
 ) -> Float[Array, "*batch"]:
-    """Return a bound on the β-mixing coefficient of lagged states a time apart: C (1 + V) exp(−γt),
-    at most 1.
+    """Return a bound on the β-mixing coefficient of lagged states a time t apart: C (1 + V)
+    exp(−γt), at most 1.
 
     **Arguments:**
 
-    - `gap`: t, one or a batch. Of samples on a grid the time between them, however uneven it is.
-    - `prefactor`, `rate`: C and γ of geometric ergodicity. Known to exist, not what they are.
-    - `second_moment`: V, mean of sup ‖segment − c‖² under the invariant law.
+    - `gap`: t, one or a batch. For samples on a grid, even or uneven, the time between them.
+    - `prefactor`, `rate`: C and γ of geometric ergodicity. They exist, but their values are
+        unknown.
+    - `second_moment`: V, the mean of sup ‖segment − c‖² under the invariant law.
 
     The paper's theorem "Exponential β-mixing of the lagged state".
 
@@ -544,13 +548,13 @@ def mixing_bound(
 
 
 def drift_modulus(model: Any, windows: Checked[Windows]) -> Float[Array, ""]:
-    """Return the root mean square change of a drift from one sample to the next along data,
-    ‖G(Z_{k+1}) − G(Z_k)‖: an estimate of ω_G(Δ), from the learned drift in place of the true one.
+    """Return the root mean square change of a drift between neighbouring samples of the data,
+    ‖G(Z_{k+1}) − G(Z_k)‖: an estimate of ω_G(Δ) from the learned drift instead of the true one.
 
     **Arguments:**
 
     - `model`: a learned model, or a function of a history with `lags`, in physical units.
-    - `windows`: of one system, equally spaced.
+    - `windows`: windows of one system, equally spaced.
 
     **Raises:** `ValueError` for uneven windows, or if no two of them are neighbours.
 

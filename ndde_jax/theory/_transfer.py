@@ -1,4 +1,4 @@
-"""The error of the invariant law that follows from the error of a drift: bounded and measured."""
+"""The error of the invariant law that follows from the error of a drift, bounded and measured."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -36,7 +36,7 @@ from ._dissipativity import (
     drift_on,
 )
 
-# States of the true system at which drifts are compared at most.
+# Largest number of states of the true system at which drifts are compared.
 MOST_STATES = 5000
 NEWTON = 30
 
@@ -44,21 +44,21 @@ NEWTON = 30
 def transferred(
     known: Checked[Dissipativity], drift_error: Number, *, slack: Number | None = None
 ) -> Dissipativity:
-    """Return constants of a learned drift that is nowhere further than δ_0 from one whose constants
-    are known.
+    """Return constants of a learned drift that is nowhere further than δ_0 from a drift with known
+    constants.
 
-    β_0 − η/2, α + δ_0²/2η, C_R + δ_0²/2η + ηR²/2, and the rest as it was: so the learned system has
-    an invariant law of its own whenever the true one has, however large δ_0 is (the paper's theorem
-    "Conditional ergodicity transfer").
+    They are β_0 − η/2, α + δ_0²/2η and C_R + δ_0²/2η + ηR²/2; the others are unchanged. So the
+    learned system also has an invariant law, for any finite δ_0 (the paper's theorem "Conditional
+    ergodicity transfer").
 
     **Arguments:**
 
     - `known`: constants of the true drift, for which `holds`.
-    - `drift_error`: δ_0, the supremum of ‖G̃ − G‖ over *all* histories. Of an unconfined network,
-        which is bounded, and a dissipative drift, which is not, it is infinite.
-    - `slack`: η in (0, 2(β_0 − B)); the middle by default.
+    - `drift_error`: δ_0, the supremum of ‖G̃ − G‖ over *all* histories. It is infinite between an
+        unconfined network, which is bounded, and a dissipative drift, which is not.
+    - `slack`: η in (0, 2(β_0 − B)); the midpoint by default.
 
-    **Returns:** [`Dissipativity`][ndde_jax.theory.Dissipativity] of the kind of `known`.
+    **Returns:** [`Dissipativity`][ndde_jax.theory.Dissipativity], of the same kind as `known`.
 
     **Raises:** `ValueError` if B ≥ β_0, or for a slack outside its range.
 
@@ -97,17 +97,17 @@ def invariant_law_bound(
     second_moment: Number,
     time: Number | None = None,
 ) -> Float[Array, "*batch"]:
-    """Return a bound on the distance in total variation of the learned invariant law from the true
-    one: e √t / 2 + C exp(−γt)(1 + V), at the best t, and at most 1.
+    """Return a bound on the total variation distance between the learned and the true invariant
+    law: e √t / 2 + C exp(−γt)(1 + V) at the best t, and at most 1.
 
     **Arguments:**
 
-    - `drift_error`: e, root mean square of ‖Σ⁻¹(G̃ − G)‖ under the *true* invariant law; one or a
-        batch.
-    - `prefactor`, `rate`: C and γ of the *learned* system's geometric ergodicity. Known to exist,
-        not what they are.
-    - `second_moment`: V, mean of sup ‖segment − c‖² under the true invariant law.
-    - `time`: t; by default the one that makes the bound smallest.
+    - `drift_error`: e, the root mean square of ‖Σ⁻¹(G̃ − G)‖ under the *true* invariant law; one or
+        a batch.
+    - `prefactor`, `rate`: C and γ of the *learned* system's geometric ergodicity. They exist, but
+        their values are unknown.
+    - `second_moment`: V, the mean of sup ‖segment − c‖² under the true invariant law.
+    - `time`: t; by default the value that minimises the bound.
 
     The paper's proposition "Stationary error bound on invariant distributions".
 
@@ -131,12 +131,12 @@ def invariant_law_bound(
 
 
 def _best_time(error, start, rate):
-    """Return the later of the two times at which e / 4√t = Cγ exp(−γt): with y = 2γt, y − ln
-    y = L.
+    """Return the later of the two times at which e / 4√t = Cγ exp(−γt). With y = 2γt this is
+    y − ln y = L.
     """
     share = error / (4 * start * rate)
     level = -jnp.log(jnp.maximum(2 * rate * share**2, jnp.finfo(float).tiny))
-    # Below 1 the bound has no minimum: it is not below what it starts at, which is more than 1.
+    # Below 1 the bound has no minimum at a positive t: it increases from its value at 0.
     level = jnp.maximum(level, 1.0)
 
     def step(_, y):
@@ -146,15 +146,15 @@ def _best_time(error, start, rate):
 
 
 class TransferCurve(eqx.Module):
-    """The distance of invariant laws against error of drifts, for a family of drifts.
+    """The distance between invariant laws against the error of the drift, for a family of drifts.
 
-    - `error`: e, root mean square of ‖Σ⁻¹(G̃ − G)‖ along a path of the true system, `[drift]`.
-    - `largest`: the largest ‖G̃ − G‖ seen there, a lower bound of δ_0, `[drift]`.
-    - `distance`: total variation between histograms of the two stationary laws, the largest over
-        the variables, `[drift]`; NaN where the learned path diverged. A lower bound of the distance
-        of segments, up to chance.
-    - `chance`: the same between two independent paths of the true system.
-    - `second_moment`: mean of sup ‖segment − mean‖² along the true path, the V of the bound.
+    - `error`: e, the root mean square of ‖Σ⁻¹(G̃ − G)‖ along a path of the true system, `[drift]`.
+    - `largest`: the largest ‖G̃ − G‖ along that path, a lower bound on δ_0, `[drift]`.
+    - `distance`: the total variation distance between histograms of the two stationary laws, the
+        largest over the variables, `[drift]`; NaN where the learned path diverged. A lower bound on
+        the distance between the laws of segments, up to chance.
+    - `chance`: the same distance between two independent paths of the true system.
+    - `second_moment`: the mean of sup ‖segment − mean‖² along the true path, the V of the bound.
     """
 
     error: Float[Array, "drift"]
@@ -183,27 +183,26 @@ def transfer_curve(
     skip: Checked[int | None] = None,
     bins: Checked[int] = 30,
 ) -> TransferCurve:
-    """Simulate a true and several learned systems, and set the distance of their stationary laws
-    beside the error of their drifts: the measured counterpart of
+    """Simulate a true and several learned systems, and measure the distance between their
+    stationary laws and the error of their drifts: the measured counterpart of
     [`invariant_law_bound`][ndde_jax.theory.invariant_law_bound].
 
     **Arguments:**
 
-    - `drift`: the true one: a [`System`][ndde_jax.systems.System], a model, or a function
+    - `drift`: the true drift: a [`System`][ndde_jax.systems.System], a model, or a function
         `drift(t, x, lagged, args)`.
-    - `learned`: drifts of the same variables. Models bring their own delays, which may be more than
-        the true ones; functions have those of `delays`. `eqx.Module`s of one class are compiled
-        once.
-    - `sigma`: Σ of all of them, invertible: a number, a diagonal `[dim]` or a matrix `[dim dim]`.
-    - `history`: where all paths start, as for [`solve_sdde`][ndde_jax.solve_sdde].
-    - `n_steps`, `dt`: of every path; dt may be left out where the true drift brings it. Delays are
-        compared at the nearest whole number of steps.
-    - `delays`: τ_a, where drifts do not bring them.
-    - `skip`: steps left out until the start is forgotten; a tenth by default.
-    - `bins`: of the histograms, equally likely under the pooled law; 30. Chance is about
-        √(bins / (π n)) with n independent states, and is measured as well.
+    - `learned`: drifts of the same variables. Models have their own delays, possibly more than the
+        true drift; functions use `delays`. `eqx.Module`s of one class are compiled once.
+    - `sigma`: Σ of all systems, invertible: a number, a diagonal `[dim]` or a matrix `[dim dim]`.
+    - `history`: the initial history of all paths, as for [`solve_sdde`][ndde_jax.solve_sdde].
+    - `n_steps`, `dt`: the number and length of the steps of every path; dt can be omitted if the
+        true drift defines it. Delays are rounded to whole steps for the comparison.
+    - `delays`: τ_a, for drifts that do not define them.
+    - `skip`: the number of initial steps to discard; a tenth by default.
+    - `bins`: the number of histogram bins, equally likely under the pooled law; 30 by default.
+        Chance is about √(bins / (π n)) with n independent states, and is measured as well.
 
-    **Raises:** `ValueError` for singular noise, drifts that are no drifts, or inside `jit`.
+    **Raises:** `ValueError` for singular noise or invalid drifts, or inside `jit`.
 
     ```python
     import jax, numpy as np
@@ -240,7 +239,7 @@ def transfer_curve(
     true_key, again, *keys = jr.split(key, 2 + len(learned))
 
     def told(which):
-        """Return the delays that a drift has to be told."""
+        """Return the delays to pass for a drift, None if it has its own or none are given."""
         brings = isinstance(which, AbstractDelayModel | System)
         return None if brings or not len(given) else given
 
@@ -287,8 +286,8 @@ def transfer_curve(
 
 
 def _apart(one: np.ndarray, other: np.ndarray, bins: int) -> float:
-    """Return the total variation of marginals, by histograms whose bins are equally likely in both
-    together; the largest over the variables.
+    """Return the largest total variation distance between marginals over the variables, from
+    histograms whose bins are equally likely in the pooled sample.
     """
     if not np.isfinite(other).all():
         return float("nan")
