@@ -18,34 +18,33 @@ from ..models._model import AbstractDelayModel
 from ._problem import ConstantHistory, LearnedDrift
 from ._read import check_signature, is_system, read_system
 
-# Passes over a step that reads itself, of which each adds an order to an extrapolation.
+# Passes over a step that reads itself; each adds an order to the extrapolation.
 PASSES = 6
-# Of a step: how far after its end a reading is taken for rounding of a delay that vanishes.
+# Share of a step: a reading this far after its end counts as rounding of a vanishing delay.
 REACH = 0.1
-# Of half a step: how far inside of it a reading is taken to be where it is on one side of a jump.
+# Share of half a step: readings are moved inside by this to decide their side of a jump.
 INSIDE = 1e-3
 
 
 class DelayTerm(diffrax.AbstractTerm):
     """The drift of a delay equation as a term for `diffrax.diffeqsolve`.
 
-    Goes with [`DelaySolver`][ndde_jax.simulate.DelaySolver], alone or in a `MultiTerm` with a
-    `ControlTerm` for the noise. Without delays there is nothing to remember:
-    `diffrax.ODETerm(model.vector_field)` is the term then, of a learned model or a
-    [`System`][ndde_jax.systems.System].
+    Use it with [`DelaySolver`][ndde_jax.simulate.DelaySolver], alone or in a `MultiTerm` with a
+    `ControlTerm` for the noise. Without delays, use `diffrax.ODETerm(model.vector_field)` instead,
+    for a learned model or a [`System`][ndde_jax.systems.System].
 
     **Arguments:**
 
     - `drift`: `drift(t, x, lagged, args)` with `lagged` `[delay *state]`; or a learned model, which
-        brings its delays; or a `System`, which brings its history, too.
-    - `delays`: in units of time; or a function `delays(t, x, args)` that returns them, `[delay]`,
-        where they depend on time or state, down to zero. `lags` is the same.
-    - `history`: a function of time, the state before `t0`; or a constant state, an array or a tree.
+        supplies its delays; or a `System`, which supplies its delays and its history.
+    - `delays`: in units of time; or, if they depend on time or state, a function
+        `delays(t, x, args)` that returns them, `[delay]`; these may be zero. `lags` is an alias.
+    - `history`: the state before `t0`, a function of time or a constant (an array or a tree).
 
     **Raises:** `ValueError` for other types, and for a drift that needs delayed derivatives
     (neutral equations), which are not supported.
 
-    The state may be a pytree of arrays, of which each then has its own `lagged`.
+    The state may be a pytree of arrays. `lagged` is then a pytree of the same structure.
     """
 
     drift: Callable
@@ -100,8 +99,9 @@ class DelayTerm(diffrax.AbstractTerm):
         return self.delays
 
     def vf(self, t, y, args):
-        """Return the drift; without a solver that knows the past, all lags read the present, which
-        is enough for Diffrax to learn shapes from.
+        """Return the drift.
+
+        Without a solver that knows the past, all lags read the present; Diffrax infers shapes this way.
         """
         delays: Any = self.delays
         if callable(delays):
@@ -114,16 +114,16 @@ class DelayTerm(diffrax.AbstractTerm):
         return self.drift(t, y, lagged, args)
 
     def contr(self, t0, t1, **kwargs):
-        """Return the time passed."""
+        """Return the elapsed time."""
         return t1 - t0
 
     def prod(self, vf, control):
-        """Return drift times time."""
+        """Return the drift times the elapsed time."""
         return jax.tree.map(lambda leaf: control * leaf, vf)
 
 
 def _constant(state: Any) -> ConstantHistory:
-    """Return a constant state as a function of time: an array, or a tree of arrays."""
+    """Return a constant state, an array or a tree of arrays, as a function of time."""
     # A list of numbers is an array.
     if not isinstance(state, dict) and all(np.ndim(leaf) == 0 for leaf in jax.tree.leaves(state)):
         if not np.ndim(state):
@@ -135,7 +135,7 @@ def _constant(state: Any) -> ConstantHistory:
 
 
 class _Past(eqx.Module):
-    """The latest accepted steps, in a ring."""
+    """The latest accepted steps, in a ring buffer."""
 
     start: Float[Array, "step"]
     end: Float[Array, "step"]
@@ -145,35 +145,35 @@ class _Past(eqx.Module):
 
 
 class DelaySolver(diffrax.AbstractWrappedSolver, diffrax.AbstractAdaptiveSolver):
-    """A Diffrax solver that remembers its steps, so that a
-    [`DelayTerm`][ndde_jax.simulate.DelayTerm] can read the past by the solver's own dense output.
+    """A Diffrax solver that stores its steps for [`DelayTerm`][ndde_jax.simulate.DelayTerm].
 
-    Use [`solve_sdde`][ndde_jax.solve_sdde] for constant steps, gradients and speed; use this with
+    The term reads the past from the solver's own dense output. Use
+    [`solve_sdde`][ndde_jax.solve_sdde] for constant steps, gradients and speed. Use this class with
     `diffeqsolve` for its other features: any `SaveAt`, events, adaptive steps, progress meters. A
     gradient through `diffeqsolve` keeps copies of the whole memory and costs hundreds of times more
     than one through `solve_sdde`.
 
     A step longer than the shortest delay would need the state at its own end. An adaptive
-    controller is told to shrink it (`dtmax=` the shortest delay spares the rejections); with
-    constant steps the result is NaN rather than wrong, as it is when the memory is too short. Step
-    size control sees the error of the solver's own polynomial only: the times of
-    [`kinks`][ndde_jax.simulate.kinks], at sums of delays, belong in
-    `ClipStepSizeController(jump_ts=...)`. So they do for gradients by delays, which are of first
-    order where a kink lies within a step.
+    controller rejects and shrinks it (set `dtmax=` to the shortest delay to avoid the rejections).
+    With constant steps the result is NaN rather than wrong. The same holds if the memory is too
+    short. Step size control sees only the error of the solver's own polynomial, so pass the times
+    of [`kinks`][ndde_jax.simulate.kinks], at sums of delays, to
+    `ClipStepSizeController(jump_ts=...)`. Gradients with respect to delays need them, too: they
+    are of first order where a kink lies within a step.
 
-    Delays that are a function of time and state may be shorter than a step, which is then gone over
-    six times, the first on an extrapolation; explicit solvers only. Where they reach into the
-    future the result is NaN.
+    Delays that are a function of time and state may be shorter than a step. Such a step is
+    repeated in six passes, the first with an extrapolation; explicit solvers only. If delays reach
+    into the future, the result is NaN.
 
     A `y0` that differs from the history at `t0` is a jump there.
 
     **Arguments:**
 
     - `solver`: any explicit solver of Diffrax, or an implicit one, such as `Kvaerno5`, for stiff
-        equations. Its root finder takes over the tolerances of the controller and does not converge
-        where they are below rounding: give it its own then,
+        equations. Its root finder uses the tolerances of the controller and does not converge if
+        these are below rounding. In that case, set tolerances of its own:
         `Kvaerno5(root_finder=diffrax.VeryChord(rtol=1e-6, atol=1e-9))`.
-    - `capacity`: steps to remember, at least those that fit into the longest delay and two more.
+    - `capacity`: number of steps to store: at least two more than fit into the longest delay.
 
     ```python
     import diffrax, jax.numpy as jnp
@@ -199,13 +199,13 @@ class DelaySolver(diffrax.AbstractWrappedSolver, diffrax.AbstractAdaptiveSolver)
     term_structure = property(attrgetter("solver.term_structure"))
     interpolation_cls = property(attrgetter("solver.interpolation_cls"))
     term_compatible_contr_kwargs = property(attrgetter("solver.term_compatible_contr_kwargs"))
-    # Of an implicit solver; Diffrax sets its tolerances.
+    # For implicit solvers; Diffrax sets the tolerances.
     root_finder = property(attrgetter("solver.root_finder"))
     root_find_max_steps = property(attrgetter("solver.root_find_max_steps"))
 
     @property
     def scan_kind(self):
-        """The kind of loop over stages, which `diffrax.ForwardMode` decides."""
+        """The kind of loop over stages, which `diffrax.ForwardMode` sets."""
         return getattr(self.solver, "scan_kind", None)
 
     def order(self, terms):
@@ -221,7 +221,7 @@ class DelaySolver(diffrax.AbstractWrappedSolver, diffrax.AbstractAdaptiveSolver)
         return self.solver.error_order(terms)
 
     def init(self, terms, t0, t1, y0, args):
-        """Return the state of the solver, and an empty memory."""
+        """Return the initial state of the solver, with an empty memory."""
         bound = _bind(terms, _at_start)
         inner = self.solver.init(bound, t0, t1, y0, args)
         shapes = eqx.filter_eval_shape(
@@ -232,7 +232,7 @@ class DelaySolver(diffrax.AbstractWrappedSolver, diffrax.AbstractAdaptiveSolver)
         return inner, _Past(time, time, record, jnp.asarray(0), jnp.asarray(t0, time.dtype))
 
     def step(self, terms, t0, t1, y0, args, solver_state, made_jump):
-        """Take a step of the solver, and remember it."""
+        """Take a step of the solver and store it."""
         inner, past = solver_state
 
         middle = (t0 + t1) / 2
@@ -240,7 +240,7 @@ class DelaySolver(diffrax.AbstractWrappedSolver, diffrax.AbstractAdaptiveSolver)
         varying = [term for term in terms_delayed if callable(term.delays)]
 
         def read(history, t, delay, current=None):
-            # What is read inside of the step lies on the same side of a jump as its middle.
+            # A reading inside the step lies on the same side of a jump as the step's middle.
             side = t + INSIDE * (middle - t) - delay
             t = t - delay
             k = jnp.argmax(jnp.where(past.start <= side, past.start, -jnp.inf))
@@ -268,7 +268,7 @@ class DelaySolver(diffrax.AbstractWrappedSolver, diffrax.AbstractAdaptiveSolver)
             if not callable(term.delays):
                 too_long = too_long | (t1 - t0 > jnp.min(term.delays) * (1 + 1e-5))
         if varying:
-            # A reading of what is not known, in the memory or in the future.
+            # NaN comes from readings beyond the memory or in the future.
             finite = [jnp.all(jnp.isfinite(leaf)) for leaf in jax.tree.leaves(y1)]
             too_long = too_long | ~jnp.all(jnp.stack(finite))
         y1 = jax.tree.map(lambda leaf: jnp.where(too_long, jnp.nan, leaf), y1)
@@ -281,15 +281,16 @@ class DelaySolver(diffrax.AbstractWrappedSolver, diffrax.AbstractAdaptiveSolver)
         return y1, error, record, (inner, past), result
 
     def _between(self, past: _Past, k, known):
-        """Return the dense output of a remembered step; where it is not known of safe numbers,
-        because both branches are differentiated.
+        """Return the dense output of a stored step.
+
+        An unknown step gets safe end times, because both branches are differentiated.
         """
         record = jax.tree.map(lambda rows: rows[k], past.record)
         start, end = jnp.where(known, past.start[k], 0), jnp.where(known, past.end[k], 1)
         return self.solver.interpolation_cls(t0=start, t1=end, **record)
 
     def _repeated(self, step, past, t0, t1, y0):
-        """Return a step that may read itself: by extrapolation first, then by the pass before."""
+        """Return a step that may read itself: first from extrapolation, then from the last pass."""
         known = past.count > 0
         last = self._between(past, (past.count - 1) % self.capacity, known)
 
@@ -315,7 +316,7 @@ class DelaySolver(diffrax.AbstractWrappedSolver, diffrax.AbstractAdaptiveSolver)
 
 
 def _at_start(history, t, delay):
-    """Return the history alone, the only past before the first step."""
+    """Return the history, which is the only past before the first step."""
     return history(t - delay)
 
 
@@ -331,14 +332,15 @@ def _delay_terms(terms) -> list[DelayTerm]:
 
 
 def _is_adjoint(term) -> bool:
-    """Return whether this is `diffrax.BacksolveAdjoint`, by its name, since the class is not
-    public.
+    """Return whether a term is that of `diffrax.BacksolveAdjoint`.
+
+    Decided from its name, because the class is not public.
     """
     return type(term).__name__ == "AdjointTerm"
 
 
 def _bind(terms, reader: Callable):
-    """Return the terms with every delay term reading the past by `reader`."""
+    """Return the terms, with `reader` as the access of every delay term to the past."""
 
     if any(map(_is_adjoint, jax.tree.leaves(terms, is_leaf=_is_adjoint))):
         raise ValueError(

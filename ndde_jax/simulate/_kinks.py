@@ -1,7 +1,7 @@
 """Times at which a solution has a kink or a jump, and the steps that end there.
 
-Equal steps are divided where a kink lies inside. From the last kink on, and a longest delay later,
-steps are equal again and `_blocks` goes on.
+Equal steps are divided where a kink lies inside. Beyond the last kink by the longest delay, steps
+are equal again and `_blocks` takes over.
 """
 
 import itertools
@@ -20,14 +20,12 @@ from . import _blocks
 from ._problem import Breaks, Delays, Problem, concrete
 from ._tableau import Tableau
 
-# Of sums of delays; with more, the sums of most delays are left out.
+# The largest number of sums of delays; beyond it, the sums with most terms are omitted.
 MOST = 10_000
 
 
 def sums(n_delays: int, order: int) -> Int[np.ndarray, "kink delay"]:
-    """Return how often each delay occurs in every sum of up to `order` of them, the empty sum
-    first.
-    """
+    """Return the count of each delay in every sum of up to `order` delays, the empty sum first."""
     while math.comb(n_delays + order, order) > MOST:
         order -= 1
     delays = range(n_delays)
@@ -37,7 +35,7 @@ def sums(n_delays: int, order: int) -> Int[np.ndarray, "kink delay"]:
 
 
 def read_jumps(jumps: Any) -> Any:
-    """Return times as an array or a traced one; empty by default."""
+    """Return the times of jumps as an array, possibly traced; empty by default."""
     if jumps is None:
         return np.zeros(0)
     check_real_array(jumps, "jumps", "times at which the drift jumps", finite=True)
@@ -49,11 +47,10 @@ def read_jumps(jumps: Any) -> Any:
 def read_breaks(
     jumps, delays: Delays, t0, dt, order: int, n_steps: int, *, apart, noisy, bounded, few_sizes
 ) -> Breaks | None:
-    """Return where a solver of some order needs steps to end; None where equal steps do that
-    anyway.
+    """Return where steps must end for a solver of this order; None if equal steps suffice.
 
-    `apart`: whether the state jumps at the start; `bounded`: whether bounds of the delays were
-    given, so that other delays within them make the same program.
+    `apart`: whether the state jumps at the start; `bounded`: whether bounds on the delays were
+    given, so that all delays within them share a program.
     """
     jumps = read_jumps(jumps)
     smooth = delays.on_grid or noisy or order <= 2
@@ -85,7 +82,7 @@ def read_breaks(
     return Breaks(jnp.concatenate(found), min(last, n_steps), bool(len(jumps)))
 
 
-# Of a step: what rounding may add to a position.
+# The rounding error of a position, as a share of a step.
 TINY = 1e-6
 
 
@@ -94,22 +91,22 @@ def kinks(
 ) -> Float[Array, "kink"]:
     """Return the times at which the solution of a delay equation has kinks.
 
-    A history that does not satisfy the equation makes the first derivative jump at `t0`, the second
-    a delay later, and so on; every jump of the drift does the same. A step across one has a large
-    error, which a step-size controller handles by trial; `diffrax.ClipStepSizeController` takes
-    these times as its `jump_ts`, and steps then end there. [`solve_sdde`][ndde_jax.solve_sdde] does
-    so by itself.
+    If the history does not satisfy the equation, the first derivative jumps at `t0`, the second one
+    delay later, and so on. Every jump of the drift has the same effect. A step across a kink has a
+    large error, which a step-size controller resolves by trial. Pass these times to
+    `diffrax.ClipStepSizeController` as `jump_ts`, so that steps end there.
+    [`solve_sdde`][ndde_jax.solve_sdde] does this automatically.
 
     **Arguments:**
 
     - `delays`: in units of time.
     - `t0`, `t1`: start and end.
-    - `order`: order of the solver (5), the largest number of delays in a sum that is a kink to it.
+    - `order`: order of the solver (5): sums of up to this many delays are kinks to it.
     - `jumps`: times at which the drift itself jumps, none by default.
 
-    **Returns:** ascending times between `t0` and `t1`, both left out.
+    **Returns:** ascending times between `t0` and `t1`, both excluded.
 
-    **Raises:** `ValueError` for delays that are not positive numbers, and for traced ones.
+    **Raises:** `ValueError` for delays that are not positive numbers, and for traced arguments.
 
     ```python
     import ndde_jax as ndde
@@ -132,19 +129,17 @@ def kinks(
     starts = np.concatenate([[float(t0)], np.asarray(read_jumps(jumps), float)])
     times = (starts[:, None] + (sums(len(values), order) @ values)[None]).ravel()
     times = np.sort(times[(times > float(t0)) & (times < float(t1))])
-    # Sums of different delays that are equal but for rounding.
+    # Drops sums of different delays that are equal up to rounding.
     apart = np.diff(times, prepend=-np.inf) > 1e-9 * (float(t1) - float(t0))
     return jnp.asarray(times[apart], jnp.result_type(float))
 
 
-# Of a step: how far inside of it a time is taken for whether it lies before a kink or after it.
+# Share of half a step: times are moved inside by this to decide their side of a kink.
 INSIDE = 1e-3
 
 
 def divided_length(problem: Problem, n_steps: int, save_every: int) -> int:
-    """Return the number of equal steps covered by divided ones, a multiple of `save_every` or
-    all.
-    """
+    """Return the number of equal steps to divide, a multiple of `save_every` or all."""
     if problem.breaks is None:
         return 0
     needed = problem.breaks.last + problem.delays.longest + 1
@@ -154,15 +149,16 @@ def divided_length(problem: Problem, n_steps: int, save_every: int) -> int:
 def run_divided(
     problem: Problem, tableau: Tableau, carry, draws, n_steps: int, save_every: int, end
 ):
-    """Run the first steps, of no length after step `end`; return the carry for `_blocks`, and every
-    `save_every`-th state.
+    """Run the first steps; return the carry for `_blocks`, and every `save_every`-th state.
+
+    Steps after `end` have length zero.
     """
     dtype, breaks = problem.dt.dtype, problem.breaks
     assert breaks is not None
     y, past = carry
     n_past, n_breaks = past.shape[0], breaks.at.shape[0]
-    # A break of no interest makes a step of length zero, which changes nothing. So does one on the
-    # grid, just before the node; its derivative moves the ends of two steps.
+    # A break outside the run makes a step of length zero, which changes nothing. So does a break
+    # on the grid, just before the node; its derivative moves the ends of two steps.
     last = jnp.asarray(end, dtype)
     at = jnp.where((breaks.at > 0) & (breaks.at < last), breaks.at, 0)
     node = jax.lax.stop_gradient(jnp.round(at) - at)
@@ -202,8 +198,8 @@ def run_divided(
             seen = [jnp.concatenate(pair)[block:] for pair in zip(seen, grid, strict=True)]
         return (y, records, seen), new[:, 1]
 
-    # Room for all that a delay may reach back over, and for the spare steps at the end, with
-    # records of no length in front.
+    # Room for all that a delay may reach back over and for the spare steps at the end: records of
+    # length zero in front.
     filler = n_breaks + spare if n_past else 0
     seen = [
         jnp.concatenate([jnp.full(filler, -n_past, dtype), jnp.arange(-n_past, 0, dtype=dtype)]),
@@ -215,7 +211,7 @@ def run_divided(
     states = states.reshape(-1, *states.shape[2:])
     # The state at a node is the end of the step before it.
     saved = states[place[save_every::save_every] - 1]
-    if n_past <= n_steps:  # else nothing follows
+    if n_past <= n_steps:  # otherwise nothing follows
         recent = place[n_steps - n_past : n_steps]
         records = records[recent - (n_blocks * block - records.shape[0])]
     return (y, records), saved
@@ -229,8 +225,8 @@ def _read(problem: Problem, tableau: Tableau, starts, lengths, records, at, h):
         return jnp.zeros((n_steps, n_stages, 0, *state), records.dtype)
     c = jnp.asarray(tableau.c, at.dtype)
     stages = at[:, None] + c[None] * h[:, None]
-    # What begins at a kink reads what begins at one, and what ends there what ends at one: asked
-    # further inside of the step, by more than rounding and no more than to its middle.
+    # A step that begins (ends) at a kink reads a step that begins (ends) at one. Hence the lookup
+    # uses a time moved inside the step, by more than rounding and at most to its middle.
     middle = jnp.abs(0.5 - c)[None] * h[:, None]
     inside = jnp.maximum(INSIDE * middle, _rounding(at.dtype))
     inside = stages + jnp.sign(0.5 - c)[None] * jnp.minimum(inside, middle)

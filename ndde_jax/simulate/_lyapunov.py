@@ -21,11 +21,11 @@ from ._problem import Problem
 from ._read import check_counts, read_bounds, read_problem, read_system
 from ._tableau import Tableau, read_solver
 
-# Steps between two orthogonalisations without delays, where no block suggests a number.
+# Steps between two orthogonalisations without delays, where no block sets their number.
 FREE_STEPS = 10
 # Longest stretch between two orthogonalisations with delays.
 LONGEST_BLOCK = 256
-# Units of rounding that a direction must be longer than, to be told from it.
+# A direction shorter than this many units of rounding is indistinguishable from rounding.
 DIGITS = 1000
 # Batches of consecutive blocks whose means give the standard error.
 BATCHES = 20
@@ -35,10 +35,11 @@ class LyapunovSpectrum(eqx.Module):
     """The leading Lyapunov exponents.
 
     - `exponents`: descending, per unit of time, `[k]`; NaN if the path diverged or a delay lies
-        outside its bounds; −∞ where a direction shrinks between two orthogonalisations by more than
-        the precision can tell (`e⁻⁹` in single precision, `e⁻²⁹` in double).
-    - `standard_error`: from the means of 20 consecutive stretches, `[k]`.
-    - `time`: over which growth was measured.
+        outside its bounds; −∞ if a direction shrinks between two orthogonalisations by more than
+        the precision can resolve (`e⁻⁹` in single precision, `e⁻²⁹` in double).
+    - `standard_error`: from the means of 20 consecutive batches, `[k]`; NaN where the exponent is
+        −∞.
+    - `time`: the time over which growth was measured.
     """
 
     exponents: Float[Array, "k"]
@@ -64,29 +65,29 @@ def lyapunov_spectrum(
 ) -> LyapunovSpectrum:
     """Return leading Lyapunov exponents of dX/dt = G(t, X(t), X(t−τ₁), …), true or learned.
 
-    Benettin's method. Without delays, tangents are carried by `jax.jacfwd` of the flow map and
-    orthogonalised every 10 steps (at every step of Euler's method, which may be a map). With delays
-    the state is the segment of the longest delay: the map over one block of the shortest delay is
-    linearised once and applied to k tangent segments, which are orthogonalised as functions, in the
-    L² norm on the grid. Works under `jit` and `vmap`.
+    Benettin's method. Without delays, tangents are propagated by `jax.jacfwd` of the flow map and
+    orthogonalised every 10 steps (every step for Euler's method, which may represent a map). With
+    delays, the state is the segment of the longest delay. The map over one block of the shortest
+    delay is linearised once and applied to k tangent segments, which are orthogonalised as
+    functions, in the L² norm on the grid. Works under `jit` and `vmap`.
 
     **Arguments:**
 
     - `drift`, `history`, `delays`, `dt`, `args`, `t0`, `delay_bounds`, `lags`, `lag_bounds`: as for
-        [`solve_sdde`][ndde_jax.solve_sdde]; noise-free.
+        [`solve_sdde`][ndde_jax.solve_sdde], without noise.
     - `n_steps`: steps over which growth is measured, rounded down to whole blocks. Standard errors
-        fall with its root; some hundred Lyapunov times give two digits.
-    - `k`: how many exponents; by default all without delays, 4 with.
-    - `transient_steps`: steps before that, in which the path finds its attractor and the tangents
-        their directions; a tenth of `n_steps` by default.
+        fall with its square root; some hundred Lyapunov times give two digits.
+    - `k`: number of exponents; by default all without delays, at most 4 with delays.
+    - `transient_steps`: preceding steps, in which the path approaches its attractor and the
+        tangents their directions; a tenth of `n_steps` by default, at least the longest delay.
     - `solver`: explicit Runge–Kutta method of Diffrax. `Bosh3` by default: its error falls with
-        dt³, for a third of the cost of `Tsit5`, and no standard error tells of it. Take half the
-        step to see it: strong contraction asks for the shortest.
-        For the exponents of the one-step map that a model was trained as, `Euler`.
+        dt³, at a third of the cost of `Tsit5`. The standard errors do not include this error:
+        halve the step to estimate it. Strong contraction needs the shortest steps.
+        Use `Euler` for the exponents of the one-step map that a model was trained as.
 
     **Returns:** a [`LyapunovSpectrum`][ndde_jax.simulate.LyapunovSpectrum].
 
-    **Raises:** `ValueError` as `solve_sdde`, and for a `k` that exceeds the dimension of the
+    **Raises:** `ValueError` as in `solve_sdde`, and for a `k` that exceeds the dimension of the
     (discretised) state or too few steps for 20 batches.
 
     Benettin et al., *Meccanica* 15 (1980); for delays Farmer, *Physica D* 4 (1982).
@@ -115,7 +116,7 @@ def lyapunov_spectrum(
     check_whole(k, "k", least=-size)
     if not 1 <= k <= size:
         raise ValueError(f"k must be between 1 and {size}, the size of the state; got {k}.")
-    # A map may shrink a direction in a few steps by more than the precision can tell.
+    # A map may shrink a direction in a few steps by more than the precision can resolve.
     free = 1 if tableau.order == 1 else FREE_STEPS
     block = _blocks.block_length(problem, LONGEST_BLOCK) if delayed else free
     n_blocks = n_steps // block
@@ -143,7 +144,7 @@ def _spectrum(problem: Problem, tableau: Tableau, k, block, n_transient, n_block
 
     state, _ = jax.lax.scan(body, start, jnp.arange(n_transient))
     (path, _), growth = jax.lax.scan(body, state, n_transient + jnp.arange(n_blocks))
-    # Tangents of a linear drift do not see that the path has diverged, as with steps too long.
+    # Tangents of a linear drift stay finite when the path diverges, as with steps too long.
     growth = jnp.where(jnp.all(jnp.isfinite(jax.tree.leaves(path)[0])), growth, jnp.nan)
     time = n_blocks * block * problem.dt
     exponents = jnp.sum(growth, axis=0) / time
@@ -154,7 +155,7 @@ def _spectrum(problem: Problem, tableau: Tableau, k, block, n_transient, n_block
     exponents, error = exponents[order], error[order].astype(exponents.dtype)
     if problem.delays.stray is not None:
         exponents = exponents + problem.delays.stray
-    # A direction that shrinks by so much from one orthogonalisation to the next is rounding.
+    # A direction that shrinks this much between two orthogonalisations is rounding.
     digits = math.log(DIGITS * float(jnp.finfo(exponents.dtype).eps))
     lost = exponents < exponents[0] + digits / (block * problem.dt)
     exponents, error = jnp.where(lost, -jnp.inf, exponents), jnp.where(lost, jnp.nan, error)
@@ -194,7 +195,7 @@ def _segment_growth(problem, tableau, k, block):
         carry, linear = jax.linearize(lambda carry: segment(carry, first), carry)
         tangents = jax.vmap(linear)(tangents)
         triangle = jnp.linalg.qr(tangents[1][:, :, 1].reshape(k, -1).T, mode="r")
-        # A direction that vanishes, as where a map forgets, stays nothing.
+        # A direction that vanishes, as in a map that forgets the past, stays zero.
         gone = jnp.diag((jnp.diagonal(triangle) == 0).astype(triangle.dtype))
 
         def unmix(leaf):
@@ -226,8 +227,8 @@ def kaplan_yorke_dimension(
     - `spectrum`: a [`LyapunovSpectrum`][ndde_jax.simulate.LyapunovSpectrum], or exponents in any
         order.
 
-    **Returns:** 0 if all exponents are negative (a fixed point); k, a lower bound, if the sum of
-    all k given is not negative: compute more of them. NaN if any is NaN.
+    **Returns:** the dimension: 0 if all exponents are negative (a fixed point); k, a lower bound,
+    if the sum of all k is not negative (compute more of them); NaN if any exponent is NaN.
 
     Kaplan and Yorke, *Lecture Notes in Mathematics* 730 (1979).
 

@@ -1,4 +1,4 @@
-"""Brownian increments on a grid, from one key per system."""
+"""Brownian increments on a grid, drawn from one key per system."""
 
 import math
 from typing import Any
@@ -12,25 +12,25 @@ from jaxtyping import Array, Float, Key, PRNGKeyArray
 from .._checks import argument_error, check_key, check_number, check_positive, check_whole
 from .._types import Checked
 
-# Increments are drawn in blocks of this many steps, each from its own key: a longer run then
-# begins with the same noise as a shorter one, and no block needs to be kept.
+# Increments are drawn in blocks of this many steps, each from its own key. A longer run then
+# begins with the noise of a shorter one, and no block needs to be kept.
 DRAW = 128
 
 
 def increments(
     key: Key[Array, "*batch"], first: Any, n_steps: int, shape: tuple[int, ...], dt, dtype
 ) -> Float[Array, "time *noise"]:
-    """Return √dt × standard normal draws of steps first, …, first + n_steps − 1.
+    """Return √dt × standard normal draws for steps first, …, first + n_steps − 1.
 
-    `key` is one key, or an array of them whose axes then lead `shape`: a draw belongs to its key,
-    to its step and to nothing else, so members of a batch equal single runs bit for bit.
+    `key` is one key, or an array of keys whose axes are the leading axes of `shape`. A draw depends
+    only on its key and its step, so members of a batch equal single runs bit for bit.
     """
     if key.ndim:
         each = lambda key: increments(key, first, n_steps, shape[1:], dt, dtype)  # noqa: E731
         return jax.vmap(each, out_axes=1)(key)
     n_blocks = -(-n_steps // DRAW) + 1
     blocks = first // DRAW + jnp.arange(n_blocks)
-    # Drawn as rows of numbers: the same as in their own shape, and far quicker to compile.
+    # Flat draws equal draws in the final shape, and compile far faster.
     length = DRAW * math.prod(shape)
     draw = jax.vmap(lambda block: jr.normal(jr.fold_in(key, block), (length,), dtype))(blocks)
     draw = draw.reshape(n_blocks * DRAW, *shape)
@@ -39,8 +39,8 @@ def increments(
 
 
 def area_key(key: Key[Array, "*batch"]) -> Key[Array, "*batch"]:
-    """Return the keys of the space-time Lévy areas H that belong to the increments of some keys."""
-    # No block of increments has that number.
+    """Return the keys of the space-time Lévy areas H for the given keys of increments."""
+    # No block of increments has this number.
     return jax.vmap(area_key)(key) if key.ndim else jr.fold_in(key, 2**32 - 1)
 
 
@@ -48,13 +48,14 @@ class GridBrownianPath(diffrax.AbstractBrownianPath):
     """A Brownian motion on the grid t0, t0 + dt, …, for `diffrax.diffeqsolve` with constant steps.
 
     The increments are those of [`solve_sdde`][ndde_jax.solve_sdde] with the same key, drawn once in
-    advance: two thousand times cheaper than a `VirtualBrownianTree`, and only right on its grid.
+    advance. This is two thousand times cheaper than a `VirtualBrownianTree`, and valid only on its
+    grid.
 
     **Arguments:**
 
     - `key`: one key per system.
     - `n_steps`, `dt`, `t0`: the grid.
-    - `shape`: of one increment.
+    - `shape`: shape of one increment.
 
     **Example:**
 
@@ -97,9 +98,7 @@ class GridBrownianPath(diffrax.AbstractBrownianPath):
         self.t1 = self.t0 + n_steps * self.dt
 
     def evaluate(self, t0, t1=None, left: bool = True, use_levy: bool = False):
-        """Return the increment over the step that starts at `t0`; NaN where that is no step of the
-        grid.
-        """
+        """Return the increment over the step from `t0` to `t1`; NaN if that is no grid step."""
         del left
         if t1 is None:
             raise ValueError("GridBrownianPath knows increments only; give both ends of a step.")

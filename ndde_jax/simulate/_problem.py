@@ -1,4 +1,4 @@
-"""The equation that is solved, as a value, with its delays in units of steps."""
+"""The equation to solve, as a value, with its delays in units of steps."""
 
 import dataclasses
 import math
@@ -18,23 +18,24 @@ from .._memory import round_size
 from .._types import to_jax
 from ..models._model import AbstractDelayModel
 
-# Of the past in memory.
+# The largest number of past steps kept in memory.
 MOST_STEPS = 10**8
 
 
 def tolerance(dtype: Any) -> float:
-    """Return the relative distance to a whole number of steps at which a delay is taken to be on
-    the grid: 0.3 / 0.1 is not 3 in floating point, and 0.3 in single precision not that in double.
+    """Return the relative distance to a whole number of steps within which a delay is on the grid.
+
+    0.3 / 0.1 is not 3 in floating point, and 0.3 differs between single and double precision.
     """
     return 1e-7 if jnp.finfo(dtype).bits == 64 else 1e-5
 
 
-# Round numbers are sizes of runs as they are.
+# Run lengths that programs are compiled for, in units of a power of ten.
 ROUND = (10, 12, 15, 20, 25, 30, 40, 50, 60, 80, 100)
 
 
 def rounded(n: int) -> int:
-    """Return the next round number, of which there are ten in a decade."""
+    """Return the next round number, at least `n`; there are ten per decade."""
     power = 10 ** max(len(str(n)) - 2, 0)
     return n if n < 10 else next(r * power for r in ROUND if r * power >= n)
 
@@ -45,9 +46,9 @@ class Delays(eqx.Module):
     - `steps`: τ/dt, a differentiable leaf.
     - `shortest`, `longest`: whole numbers of steps that enclose all delays.
     - `on_grid`: whether every delay is known to be a whole number of steps.
-    - `stray`: 0, or NaN if one lies outside the bounds that were given; None where none does.
-        Delays outside stand at a bound, so that whatever reads them stays finite.
-    - `moved`: whether derivatives by the delays may be asked for.
+    - `stray`: 0, or NaN if a delay lies outside the given bounds; None if none can.
+        Delays outside are set to a bound, so that lagged values stay finite.
+    - `moved`: whether derivatives with respect to the delays may be taken.
     """
 
     steps: Float[Array, "delay"]
@@ -64,19 +65,17 @@ class Delays(eqx.Module):
 
     @property
     def near(self) -> Bool[Array, "delay"]:
-        """A mask of the delays that are whole numbers of steps but for rounding."""
+        """A mask of the delays that are whole numbers of steps up to rounding."""
         fraction = jax.lax.stop_gradient(self.split()[1])
         return jnp.abs(fraction) <= tolerance(fraction.dtype) * self.steps
 
     @property
     def reach(self) -> Int[Array, ""]:
-        """The number of steps before the start from which on the history is read."""
+        """The number of steps before the start at which reading of the history begins."""
         return jnp.max(self.split()[0]).astype(jnp.asarray(0).dtype) + 1
 
     def split(self) -> tuple[Int[Array, "delay"], Float[Array, "delay"]]:
-        """Return whole steps, and the fraction of a step left over; only the latter has a
-        gradient.
-        """
+        """Return the whole steps and the remaining fraction; only the fraction has a gradient."""
         fixed = jax.lax.stop_gradient(self.steps)
         whole = jnp.floor(fixed * (1 + tolerance(fixed.dtype)))
         return whole.astype(jnp.int32), self.steps - whole
@@ -85,10 +84,10 @@ class Delays(eqx.Module):
 def read_delays(
     lags: Any, dt: Any, bounds: Any, dtype: Any, name: str = "lags", *, few_sizes: bool = False
 ) -> tuple[Delays, int]:
-    """Return delays given in units of time, checked, by the name `lags` or `delays`; and how many
-    samples of the history they need.
+    """Return the checked delays and the number of history samples that they need.
 
-    With `few_sizes` other delays of about the same length make the same program.
+    `name` is the argument they came from, `lags` or `delays`, in units of time. With `few_sizes`,
+    delays of similar length share a program.
     """
     limits = {"lags": "lag_bounds"}.get(name, "delay_bounds")
     lags = () if lags is None else lags
@@ -148,9 +147,7 @@ def read_delays(
 
 
 def _held_within(lags, known, bounds, dt, name: str, limits: str):
-    """Return delays in steps, those outside the bounds at a bound; and whether one was, see
-    `Delays`.
-    """
+    """Return delays in steps, those outside the bounds set to a bound; and `stray` of `Delays`."""
     close = tolerance(lags.dtype)
     low, high = float(bounds[0]) * (1 - close), float(bounds[1]) * (1 + close)
     if known is not None:
@@ -162,14 +159,15 @@ def _held_within(lags, known, bounds, dt, name: str, limits: str):
         return lags / dt, None
     inside = (lags >= low) & (lags <= high)
     held = jnp.where(inside, lags, jnp.asarray(bounds[0], lags.dtype))
-    # With a derivative that nobody takes for one, unless what is NaN has been left out.
+    # Its derivative is too large to pass for a real one, unless NaN values are excluded.
     steep = jnp.finfo(lags.dtype).max * jnp.sum(lags - jax.lax.stop_gradient(lags))
     return held / dt, jnp.where(jnp.all(inside), 0, jnp.nan + steep)
 
 
 def constant(value: Any, dtype: Any) -> Any:
-    """Return `jnp.asarray(value, dtype)`, cached for Python's numbers, because making the array
-    takes as long as some thousand steps.
+    """Return `jnp.asarray(value, dtype)`, cached for Python numbers.
+
+    Making the array takes as long as some thousand steps.
     """
     if isinstance(value, float | int):
         return _constant(float(value), np.dtype(dtype))
@@ -183,8 +181,8 @@ def _constant(value: float, dtype: Any) -> Array:
 
 
 def concrete(value: Any) -> np.ndarray | None:
-    """Return the numbers behind a value if they can be known now (also under an eager `grad`)."""
-    # Not for all: inside jit the result of any operation is traced, also on plain numbers.
+    """Return the numbers behind a value if they are known now (also under an eager `grad`)."""
+    # Only if traced: inside jit the result of any operation is traced, even on plain numbers.
     if is_traced(value):
         value = jax.lax.stop_gradient(value)
     try:
@@ -194,10 +192,10 @@ def concrete(value: Any) -> np.ndarray | None:
 
 
 def _shape_of(function: Callable, at: tuple[Any, ...], name: str) -> Any:
-    """Return the shape of what a function of the user returns.
+    """Return the shape of a user function's result.
 
-    **Raises:** `ValueError` for one that JAX cannot trace, and for one that reads beyond the end of
-    the state or of the delays, where JAX would read the last instead.
+    **Raises:** `ValueError` for a function that JAX cannot trace, and for one that indexes beyond
+    the end of the state or of the delays, where JAX would silently read the last entry.
     """
 
     def called():
@@ -207,7 +205,7 @@ def _shape_of(function: Callable, at: tuple[Any, ...], name: str) -> Any:
                 function(at[0], *known, *at[3:])
             except IndexError:
                 raise
-            except Exception:  # what NumPy's arrays cannot do is no mistake
+            except Exception:  # failing on NumPy arrays is no mistake
                 pass
         return function(*at)
 
@@ -227,10 +225,10 @@ def _shape_of(function: Callable, at: tuple[Any, ...], name: str) -> Any:
 
 
 class Breaks(eqx.Module):
-    """The times where the solution or a derivative of it may jump, in steps from the start.
+    """The times at which the solution or one of its derivatives may jump, in steps from the start.
 
-    - `at`: positions, a differentiable leaf, in no order; what lies outside the run is passed over.
-    - `last`: a static number of steps after which there are none.
+    - `at`: positions, a differentiable leaf, unordered; those outside the run are ignored.
+    - `last`: a static number of steps after which there are no breaks.
     - `forced`: whether the drift itself jumps at some of them.
     """
 
@@ -240,7 +238,7 @@ class Breaks(eqx.Module):
 
 
 class Problem(eqx.Module):
-    """A delayed stochastic differential equation on a grid; all arrays are leaves."""
+    """A stochastic delay differential equation on a grid; all arrays are leaves."""
 
     drift: Callable
     sigma: Any
@@ -248,24 +246,25 @@ class Problem(eqx.Module):
     dt: Float[Array, ""]
     t0: Float[Array, ""]
     diagonal: bool = eqx.field(static=True)
-    rule: str = eqx.field(static=True)  # of the solver: "ito", "ito milstein", "milstein", "heun"
+    rule: str = eqx.field(static=True)  # the solver's: "ito", "ito milstein", "milstein", "heun"
     delays: Delays
     history: Any  # callable, with the `shape` of a state
-    y0: Float[Array, "*state"] | None = None  # the state at the start, if not that of the history
+    y0: Float[Array, "*state"] | None = None  # the state at the start, if not the history's
     breaks: Breaks | None = None
 
     def time(self, step, fraction=0.0) -> Float[Array, "*step"]:
-        """Return the time of a step; from an integer, because a sum of dt drifts in single
-        precision.
+        """Return the time of a step.
+
+        Computed from the step number, because a running sum of dt drifts in single precision.
         """
         dtype = self.dt.dtype
         return self.t0 + (jnp.asarray(step, dtype) + jnp.asarray(fraction, dtype)) * self.dt
 
     def noise(self, t, y, lagged, increment, dt) -> Float[Array, "*state"] | None:
-        """Return what a Brownian increment over a step of `dt` adds to the state.
+        """Return the contribution of a Brownian increment over a step of `dt` to the state.
 
-        By Euler–Maruyama Σ dW, and that is Itô. Milstein's method adds ½ Σ ∂Σ/∂x (dW² − dt), for
-        Stratonovich ½ Σ ∂Σ/∂x dW²; Heun's takes the mean of Σ dW before and after it.
+        For Euler–Maruyama (Itô) it is Σ dW. Milstein's method adds ½ Σ ∂Σ/∂x (dW² − dt), or
+        ½ Σ ∂Σ/∂x dW² for Stratonovich. Heun's takes the mean of Σ dW before and after the noise.
         """
         if increment is None:
             return None
@@ -286,13 +285,13 @@ class Problem(eqx.Module):
 
     @property
     def without_past(self) -> "Problem":
-        """The problem during the run, when history is no longer read."""
+        """The problem during the run, when the history is no longer read."""
         return dataclasses.replace(self, history=None, y0=None)
 
     def past(self, step) -> Float[Array, "*state"]:
-        """Return the history at a number of steps, not positive, from the start."""
+        """Return the history at `step` ≤ 0, in steps from the start."""
         if isinstance(self.history, GridHistory):
-            # By the distance from the start: single precision has no digits left far from zero.
+            # By the time since the start: far from zero single precision has no digits left.
             return self.history(jnp.asarray(step, self.dt.dtype) * self.dt)
         return self.history(self.time(step))
 
@@ -301,8 +300,10 @@ class Problem(eqx.Module):
         return self.past(0) if self.y0 is None else self.y0
 
     def check(self) -> tuple[int, ...] | None:
-        """Return the shape of one Brownian increment, None without noise; raise for functions that
-        return a wrong shape. They are traced for it, so it belongs inside what is compiled.
+        """Return the shape of one Brownian increment, None without noise.
+
+        Raises an error for functions that return a wrong shape. This traces them, so call it inside
+        compiled code.
         """
         state = self.history.shape
         past = jnp.zeros((1 + self.delays.number, *state), self.dt.dtype)
@@ -328,8 +329,9 @@ class Problem(eqx.Module):
         return noise_shape(shape, state, self.diagonal, "sigma(t, x, lagged, args)")
 
     def _check_milstein(self, at, shape) -> None:
-        """Raise an error for what Milstein's method leaves out: noise of several sources, and of
-        the past.
+        """Raise an error for noise that is not diagonal or depends on the past.
+
+        Milstein's method omits the terms of both.
         """
         state = self.history.shape
         if shape != state:
@@ -346,8 +348,9 @@ class Problem(eqx.Module):
             )
 
     def crossed(self, y) -> Bool[Array, ""]:
-        """Return whether the diffusion of a variable depends on another, so that Milstein's method,
-        which leaves that out, loses its order.
+        """Return whether the diffusion of a variable depends on another variable.
+
+        Milstein's method omits such terms and then loses its order.
         """
         n, past = y.shape[-1], jnp.zeros((self.delays.number, *y.shape), y.dtype)
         sigma = lambda y: jnp.asarray(self.sigma(self.t0, y, past, self.args))  # noqa: E731
@@ -360,7 +363,7 @@ class Problem(eqx.Module):
 
 
 class LearnedDrift(eqx.Module):
-    """A learned model as drift(t, x, lagged, args): its history is put together from both."""
+    """A learned model as drift(t, x, lagged, args): `x` and `lagged` make up the model's input."""
 
     model: AbstractDelayModel
 
@@ -390,7 +393,7 @@ class ConstantHistory(eqx.Module):
 
 
 class FunctionHistory(eqx.Module):
-    """A function of time, in the precision of the simulation."""
+    """A history given as a function of time, in the precision of the simulation."""
 
     function: Callable
     shape: tuple[int, ...] = eqx.field(static=True)
@@ -402,7 +405,7 @@ class FunctionHistory(eqx.Module):
 
 
 class GridHistory(eqx.Module):
-    """The samples on the grid of the simulation, the last one at its start, cubic in between.
+    """A history of equally spaced samples, the last one at the start, with cubic interpolation.
 
     A function of the time since the start. Exact at the samples; linear if there are fewer than
     four.
@@ -432,7 +435,7 @@ class GridHistory(eqx.Module):
 
 
 def lagrange_weights(at: Any, count: int) -> list[Any]:
-    """Return the weights of samples 0 to `count` − 1 in the polynomial through them, at a place."""
+    """Return the weights at position `at` of the polynomial through samples 0 to `count` − 1."""
     found = []
     for a in range(count):
         weight = 0 * at + 1.0
@@ -444,11 +447,10 @@ def lagrange_weights(at: Any, count: int) -> list[Any]:
 
 
 def noise_shape(shape: Any, state: tuple[int, ...], diagonal: bool, what: str) -> tuple[int, ...]:
-    """Return the shape of a Brownian increment for a Σ of this shape; raise a `ValueError` if there
-    is none.
+    """Return the shape of a Brownian increment for a Σ of this shape.
 
-    Two axes or more are a matrix unless `diagonal` says otherwise: for as many members as
-    variables, the diagonals of a batch and a matrix have the same shape.
+    Two axes or more are a matrix unless `diagonal` is set: with as many members as variables, the
+    diagonals of a batch and a matrix have the same shape. Raises `ValueError` for any other shape.
     """
     dim, batch = state[-1], state[:-1]
     if shape in ((), (dim,)) or (diagonal and shape == state):
@@ -468,9 +470,7 @@ def noise_shape(shape: Any, state: tuple[int, ...], diagonal: bool, what: str) -
 
 
 def apply_sigma(sigma, increment, *, diagonal: bool):
-    """Return Σ dW for a number, a diagonal or a matrix, the latter two possibly per member of a
-    batch.
-    """
+    """Return Σ dW for a number, a diagonal or a matrix, the latter two optionally per member."""
     if sigma.ndim >= 2 and not diagonal:
         return jnp.einsum("...ij,...j->...i", sigma, increment)
     return sigma.reshape((1,) * (increment.ndim - sigma.ndim) + sigma.shape) * increment

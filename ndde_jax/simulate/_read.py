@@ -34,7 +34,7 @@ from ._problem import (
 )
 from ._tableau import Tableau
 
-# Steps that an index of 32 bits counts.
+# The largest number of steps that a 32-bit index counts.
 MOST_STEPS = 2**31 - 1
 
 
@@ -59,18 +59,16 @@ class Given(NamedTuple):
     dt: Any
     history: Any
     sigma: Any
-    name: str  # of the delays, as they were given
+    name: str  # of the argument that gave the delays
 
 
 def is_system(value: Any) -> bool:
-    """Return whether a value is a `System`, a class that this folder does not import."""
+    """Return whether a value is a `System`; this folder does not import the class."""
     return all(hasattr(value, name) for name in ("drift", "lags", "history", "sigma", "dt"))
 
 
 def read_system(drift, delays, lags, dt, history, sigma, *, noisy: bool) -> Given:
-    """Return the parts of a `System`, where the arguments leave them open; the arguments
-    otherwise.
-    """
+    """Return the parts of the equation; a `System` supplies those that are not arguments."""
     if delays is not None and lags is not None:
         raise ValueError("give the delays as delays=, or as lags=, which is the same; got both.")
     name = "delays" if lags is None else "lags"
@@ -92,7 +90,7 @@ def read_system(drift, delays, lags, dt, history, sigma, *, noisy: bool) -> Give
 
 
 def read_bounds(delay_bounds: Any, lag_bounds: Any) -> Any:
-    """Return the bounds, given under one of two names."""
+    """Return the bounds from one of their two names."""
     if delay_bounds is not None and lag_bounds is not None:
         raise ValueError(
             "give the bounds as delay_bounds=, or as lag_bounds=, which is the same; got both."
@@ -113,9 +111,9 @@ def read_problem(
     n_steps: int | None = None,
     few_sizes: bool = False,
 ) -> Problem:
-    """Return the problem, with everything checked that can be known without running the drift.
+    """Return the problem, checked as far as possible without running the drift.
 
-    With `n_steps`, the breaks of a run of so many steps are tracked for a solver of this order.
+    With `n_steps`, the breaks of a run of this length are tracked for a solver of this order.
     """
     drift, lags, dt, history, sigma, name = given
     if not callable(drift):
@@ -151,19 +149,19 @@ def read_problem(
             f"{type(tableau.solver).__name__} does not divide its steps, so it takes no jumps; "
             "take diffrax.Heun()."
         )
-    # A step that reads the stages of another one reads the right side of a jump at the start.
+    # A solver that reads stages of earlier steps is on the right side of a jump at the start.
     if n_steps is not None and not tableau.stages:
         how = dict(apart=y0 is not None, noisy=sigma is not None, bounded=bounds is not None)
         how["few_sizes"] = few_sizes
         breaks = read_breaks(jumps, delays, t0, dt, order, n_steps, **how)
-    # Python's numbers would be part of the program, which is compiled anew for each.
+    # Python floats would be part of the program, which would be recompiled for each value.
     floats = lambda leaf: constant(leaf, dtype) if isinstance(leaf, float) else leaf  # noqa: E731
     args = jax.tree.map(floats, args)
     return Problem(drift, sigma, args, dt, t0, diagonal, rule, delays, past, y0, breaks)
 
 
 def check_signature(function: Callable, name: str = "drift") -> None:
-    """Raise an error if a drift, or another coefficient, clearly does not take four arguments."""
+    """Raise an error if a drift or other coefficient clearly does not take four arguments."""
     try:
         inspect.signature(function).bind(0.0, None, None, None)
     except ValueError:
@@ -189,7 +187,7 @@ def _check_resolution(t0: Any, dt: Any, dtype: Any) -> None:
 
 
 def read_start(y0: Any, state: tuple[int, ...], dtype) -> Any:
-    """Return the state at the start apart from the history, or None."""
+    """Return the state at the start, given apart from the history, or None."""
     if y0 is None:
         return None
     check_real_array(y0, "y0", f"a state {list(state)}", finite=True)
@@ -199,12 +197,12 @@ def read_start(y0: Any, state: tuple[int, ...], dtype) -> Any:
 
 
 def read_step(dt: Any, lags: Any) -> Any:
-    """Return the step, a positive number, known now unless there are no lags."""
+    """Return the step, a positive number; it may be traced only without lags."""
     if dt is None:
         raise ValueError("dt is missing: the length of a step, in units of time.")
     check_number(dt, "dt")
     if is_traced(dt):
-        # Also where grad alone traces it: its value would be known, and the derivative lost.
+        # Also if only grad traces it: the value would be known, but the derivative lost.
         if lags is not None:
             raise ValueError(
                 "dt is traced by jit, vmap or grad; with delays make it a number, since it fixes "
@@ -219,18 +217,18 @@ def read_step(dt: Any, lags: Any) -> Any:
 
 
 def _dtype(history: Any):
-    """Return the precision of the simulation: that of its history."""
+    """Return the dtype of the simulation, which is that of its history."""
     default = jnp.result_type(float)
     if callable(history):
         history = _answer_of(history, default)
     found = getattr(history, "dtype", default)
-    # NumPy's double precision is asked for only where JAX has it.
+    # NumPy's double precision is used only if JAX has it enabled.
     found = jax.dtypes.canonicalize_dtype(found)
     return found if jnp.issubdtype(found, jnp.floating) else default
 
 
 def _answer_of(history: Callable, dtype: Any) -> Any:
-    """Return shape and type of a history that is a function of time."""
+    """Return the shape and dtype that a history function returns."""
     try:
         return jax.eval_shape(history, jax.ShapeDtypeStruct((), dtype))
     except TypeError as error:
@@ -240,9 +238,7 @@ def _answer_of(history: Callable, dtype: Any) -> Any:
 
 
 def _model_grid(model, dt, dtype) -> tuple[Any, Delays]:
-    """Return step and delays of a learned model; its lags are whole numbers of steps by
-    construction.
-    """
+    """Return the step and delays of a learned model, whose lags are whole numbers of steps."""
     substeps = 1
     if dt is not None:
         check_number(dt, "dt", above=0)
@@ -265,8 +261,9 @@ def _model_grid(model, dt, dtype) -> tuple[Any, Delays]:
 
 
 def read_history(history: Any, spacing, needed: int, dtype) -> Any:
-    """Return the history as a function of time, from a function, a constant state `[dim]` or
-    samples `[time *state]`.
+    """Return the history as a function of time.
+
+    It is given as a function, a constant state `[dim]` or samples `[time *state]`.
     """
     if callable(history):
         state = _answer_of(history, dtype)
@@ -290,10 +287,10 @@ def read_history(history: Any, spacing, needed: int, dtype) -> Any:
             f"history has {values.shape[0]} samples, which ends short of the longest lag; "
             f"it needs {needed}, the last one at the start."
         )
-    # A program is compiled for each number of samples, so those that nothing reads are left out but
-    # for a few, of which an interpolation needs two.
+    # A program is compiled for each number of samples, so samples that are not read are dropped,
+    # except for a few. Interpolation needs two of these.
     values = values[-round_size(needed + 2) :]
-    # One step further back than any delay reads lies the start of a record that is interpolated.
+    # Interpolated records begin one step before the longest delay: extrapolate by one sample.
     if needed > 1:
         xp = namespace_of(values)
         values = xp.asarray(values)
@@ -319,7 +316,7 @@ def read_sigma(sigma: Any, state: tuple[int, ...], order: int, dtype, *, diagona
     noise_shape(sigma.shape, state, diagonal, "sigma")
     if known is not None and not np.all(np.isfinite(known)):
         raise ValueError("sigma holds values that are not finite.")
-    # Zero without a derivative to take spares the draws.
+    # A zero that is not traced needs no draws.
     return None if known is not None and not known.any() else sigma
 
 

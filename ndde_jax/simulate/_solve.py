@@ -1,5 +1,6 @@
-"""`solve_sdde`: paths of stochastic delay differential equations; and the log density of a path,
-for inference by gradients or sampling.
+"""Paths of stochastic delay differential equations (`solve_sdde`), and their log density.
+
+The log density serves inference by gradients or sampling.
 """
 
 from collections.abc import Callable
@@ -46,66 +47,68 @@ def solve_sdde(
 ) -> Path:
     """Simulate dX = G(t, X(t), X(t−τ₁), …) dt + Σ dW with a constant step.
 
-    Compiled once per drift function and shapes: give numbers that change through `args`, or make
-    the drift an `eqx.Module`, because a new lambda compiles anew. Runs of other lengths share a
-    program, ten from one power of ten to the next, except with `increments` or `progress`, and
-    where something is traced: a `jit` around compiles as usual. Differentiable, forward and
-    backward, with respect to every array, the delays included; the backward pass keeps the saved
-    states and one past per block of the shortest delay, and recomputes the rest. Works under `jit`
-    and `vmap`.
+    Compiled once per drift function and set of shapes. Pass changing numbers through `args`, or
+    make the drift an `eqx.Module`, because every new lambda is compiled again. Runs of similar
+    length share a program: there are ten program lengths per power of ten. The exceptions are
+    `increments`, `progress` and traced arguments: an enclosing `jit` compiles as usual.
+    Differentiable in forward and reverse mode with respect to every array, including the delays.
+    The backward pass keeps the saved states and one copy of the past per block of the shortest
+    delay, and recomputes the rest. Works under `jit` and `vmap`.
 
     **Arguments:**
 
     - `drift`: `drift(t, x, lagged, args)` with `lagged` `[delay *state]`; or a learned model, which
-        brings its lags and dt; or a [`System`][ndde_jax.systems.System], which brings its delays,
-        history and dt, and with a `key` its noise.
-    - `history`: the past up to `t0`: a state `[dim]` that was constant, samples `[time dim]` dt
-        apart (for a model: as far apart as its data) of which the last is the start, or a function
-        of time. A batch `[batch dim]` is stepped as one state if a function or samples
-        `[time batch dim]` say so; it is several times faster than `vmap`.
+        supplies its lags and dt; or a [`System`][ndde_jax.systems.System], which supplies its
+        delays, history and dt, and also its noise if a `key` is given.
+    - `history`: the past up to `t0`: a constant state `[dim]`, samples `[time dim]` that end at
+        the start and are dt apart (for a model, one interval of its data apart), or a function of
+        time. A batch is stepped as one state `[batch dim]` if the history is a function that
+        returns it or samples `[time batch dim]`; this is several times faster than `vmap`.
     - `n_steps`, `dt`: number and length of steps. Each delay must be at least one step long. For a
-        model dt is that of its data by default, or an integer fraction of it.
-    - `delays`: τ in units of time, any number of them, none for an ordinary equation. `lags` is the
-        same.
+        model, dt is that of its data (the default) or an integer fraction of it.
+    - `delays`: τ in units of time, any number of them; none for an ordinary equation. `lags` is an
+        alias.
     - `sigma`: Σ, none by default; a number, a diagonal `[dim]`, a matrix `[dim noise]`, one matrix
         per member of a batch `[batch dim noise]`, or a function like the drift that returns one of
-        these: in the sense of Itô or of Stratonovich, whichever the solver uses.
-    - `diagonal`: `sigma` holds diagonals, one per member: `[batch dim]`. Nothing is guessed from
-        shapes, which agree for as many members as variables; without it two axes are a matrix.
+        these. The solver determines the interpretation, Itô or Stratonovich.
+    - `diagonal`: `sigma` holds one diagonal per member, `[batch dim]`. Without it, two axes mean a
+        matrix. Shapes cannot decide this if there are as many members as variables.
     - `key`: for the noise; one key, or one per member of a batch. The noise of a member depends on
-        its key alone, and that of a longer run begins with that of a shorter one.
-    - `increments`: Brownian increments instead, `[time *noise]`, variance dt; for `SRA1` and
-        `ShARK` `[time 2 *noise]`, with the space-time Lévy area H of each step, variance dt/12.
+        its key alone, and the noise of a longer run begins with that of a shorter one.
+    - `increments`: Brownian increments in place of `key`, `[time *noise]`, variance dt. For `SRA1`
+        and `ShARK`, `[time 2 *noise]` with the space-time Lévy area H of each step, variance dt/12.
     - `args`: passed on to `drift`.
     - `solver`: any explicit Runge–Kutta method of Diffrax; Euler (Euler–Maruyama, Itô) by default.
-        Each reads lagged values by its own dense output. For noise that depends on the state also
+        Each reads lagged values from its own dense output. State-dependent noise also allows
         `ItoMilstein` and `StratonovichMilstein`, of strong order 1 where the diffusion of every
-        variable is a function of that variable now, and `EulerHeun` (Stratonovich; of strong order
-        1 there, ½ otherwise). For a constant `sigma` and delays on the grid also `SRA1` and
-        `ShARK`, of strong order 1.5 and weak order 2; other solvers have strong order 1 then.
-    - `save_every`: keep one state in this many. Memory does not grow with the steps in between.
-    - `t0`: time of the start.
-    - `delay_bounds`: bounds on the delays in units of time, needed where they are traced by `jit`
-        or `vmap`, so that the sizes of buffers are known. With them all delays inside are one
-        program; without, those from one number of steps 2^k or 3·2^k to the next. `lag_bounds` is
-        the same. For a delay outside them all values are NaN.
-    - `y0`: the state at `t0` if it is not the end of the history: a jump there.
-    - `jumps`: times at which the drift itself jumps, as where a forcing is switched on. Steps end
-        there, and after sums of delays from there, so that solvers keep their order.
-    - `progress`: show a bar, and on an interrupt return what there is. Not inside `jit`.
+        variable depends only on the present value of that variable, and `EulerHeun` (Stratonovich;
+        strong order 1 in the same case, ½ otherwise). A constant `sigma` with delays on the grid
+        also allows `SRA1` and `ShARK`, of strong order 1.5 and weak order 2; other solvers then
+        have strong order 1.
+    - `save_every`: save every `save_every`-th state. Memory does not grow with the steps between.
+    - `t0`: start time.
+    - `delay_bounds`: bounds on the delays in units of time, required where `jit` or `vmap` traces
+        the delays, so that buffer sizes are known. All delays within the bounds share a program.
+        Without bounds, delays between successive step counts of the form 2^k or 3·2^k share one.
+        A delay outside the bounds makes all values NaN. `lag_bounds` is an alias.
+    - `y0`: the state at `t0` if it differs from the end of the history: a jump there.
+    - `jumps`: times at which the drift itself jumps, for example where a forcing is switched on.
+        Steps end at these times and at sums of delays after them, so that solvers keep their order.
+    - `progress`: show a progress bar, and return the partial path on an interrupt. Not inside
+        `jit`.
 
     **Returns:** a [`Path`][ndde_jax.simulate.Path]. Its `status` says if the path diverged, if it
     grew because steps are too long for the drift, or if a delay lies outside its bounds. Paths
-    under `vmap` that diverge leave the gradients of their neighbours alone; their own counts up to
-    at most 1024 steps before they do.
+    that diverge under `vmap` do not affect the gradients of the others. Their own gradients end at
+    most 1024 steps before the divergence.
 
     **Raises:** `ValueError` for delays below dt, outside their bounds or traced without bounds, a
     history that is too short or not finite, a `sigma` or `increments` of the wrong shape, noise
-    without `key`, a solver that is not explicit, a dt that single precision loses beside `t0`; all
-    before anything is compiled.
+    without `key`, a solver that is not explicit, and a dt that single precision cannot resolve at
+    `t0`; all before anything is compiled.
 
-    Where dt does not divide the delays, a solver of order above 2 divides the steps in which a kink
-    lies: the derivatives of a solution jump at `t0` and at sums of delays after it.
+    The derivatives of a solution jump at `t0` and at sums of delays after it. Where dt does not
+    divide the delays, solvers of order above 2 divide the steps that contain such a kink.
 
     Method of steps: Bellen and Zennaro, *Numerical Methods for Delay Differential Equations*
     (2003); Euler–Maruyama with delays: Buckwar, *J. Comput. Appl. Math.* 125 (2000); strong order
@@ -129,7 +132,7 @@ def solve_sdde(
     noisy = key is not None or increments is not None
     given = read_system(drift, delays, lags, dt, history, sigma, noisy=noisy)
     bounds = read_bounds(delay_bounds, lag_bounds)
-    # What is traced is compiled as a whole, and has its own sizes.
+    # Traced runs are compiled as a whole, with sizes of their own.
     traced = is_traced(jnp.zeros(()), given, args, t0, y0, jumps, key)
     few_sizes = not (traced or progress or increments is not None)
     room = rounded(int(n_steps)) if few_sizes else n_steps
@@ -161,14 +164,14 @@ def rollout(
 ) -> Path:
     """Iterate X[k+1] = X[k] + dt G(X[k], X[k−l₁], …) + Σ dW: the *discrete* rollout.
 
-    This is the map that a model fitted with forward differences (`scheme="euler"`) describes. The
-    model of a flow, and one fitted with central differences, describe rates of change instead;
-    their rollout is *continuous*, [`solve_sdde`][ndde_jax.solve_sdde] with a solver of higher
-    order, such as `diffrax.Bosh3()`. Where the two differ much, the data were sampled too coarsely
-    for a drift to be read off them.
+    This is the map described by a model that was fitted with forward differences
+    (`scheme="euler"`). A model of a flow, or one fitted with central differences, describes rates
+    of change instead. Its rollout is *continuous*: [`solve_sdde`][ndde_jax.solve_sdde] with a
+    solver of higher order, such as `diffrax.Bosh3()`. If the two rollouts differ strongly, the
+    data were sampled too coarsely to determine a drift.
 
     **Arguments:** as for `solve_sdde`; `history` is a state `[dim]` or samples `[time dim]` at the
-    interval of the data.
+    sampling interval of the data.
 
     **Returns:** a [`Path`][ndde_jax.simulate.Path]. [`confine`][ndde_jax.confine] the model first
     if it diverges.
@@ -206,30 +209,30 @@ def log_density(
 ) -> Float[Array, ""]:
     """Return the log density of a sampled path, the Euler–Maruyama likelihood.
 
-    The sum over steps of log N(X[k+1]; X[k] + dt G(t, X[k], X(t−τ₁), …), dt Σ Σᵀ), given the first
-    samples, as far as the longest delay reaches. Delays between samples are read on a straight
-    line, as `solve_sdde` does with Euler's method. Works under `jit` and `vmap`, and is
-    differentiable with respect to every array: weights of the model, `args`, `sigma`, delays, path.
+    The sum over steps of log N(X[k+1]; X[k] + dt G(t, X[k], X(t−τ₁), …), dt Σ Σᵀ), conditional on
+    the first samples, as many as the longest delay spans. Lagged values between samples are
+    interpolated linearly, as in `solve_sdde` with Euler's method. Works under `jit` and `vmap`.
+    Differentiable with respect to every array: weights of the model, `args`, `sigma`, delays, path.
     It can serve directly as the potential of BlackJAX or in a `numpyro.factor`.
 
     **Arguments:**
 
-    - `model`: a learned model, which brings its lags; or `drift(t, x, lagged, args)`, or a
+    - `model`: a learned model, which supplies its lags; or `drift(t, x, lagged, args)`, or a
         [`System`][ndde_jax.systems.System].
     - `path`: states `[time dim]`, dt apart, or a [`Path`][ndde_jax.simulate.Path].
-    - `dt`: sampling interval; of a model, that of its data.
+    - `dt`: sampling interval; for a learned model, that of its data.
     - `sigma`: Σ: a number, a diagonal `[dim]`, a matrix `[dim noise]` of full rank, or a function
         like the drift that returns one of these.
-    - `delays`: in units of time, of a function.
+    - `delays`: in units of time; for a function only.
     - `args`, `t0`: as for [`solve_sdde`][ndde_jax.solve_sdde].
-    - `delay_bounds`: needed where delays are traced, and wherever densities of several delays are
-        compared: it fixes how many samples are given, so that all have as many terms. NaN for a
-        delay outside.
+    - `delay_bounds`: required where delays are traced, and for comparing densities at different
+        delays: the bounds fix the number of conditioning samples, so that all densities have the
+        same number of terms. A delay outside gives NaN.
 
     **Returns:** the log density, in nats.
 
-    **Raises:** `ValueError` as `solve_sdde`, for a path that is no longer than its delays, and for
-    a `sigma` of zero.
+    **Raises:** `ValueError` as in `solve_sdde`, for a path no longer than its delays, and for a
+    `sigma` of zero.
 
     Euler–Maruyama likelihoods of delay equations: Küchler and Sørensen, *Statistical Inference for
     Stochastic Processes* 13 (2010).
@@ -278,7 +281,7 @@ def log_density(
     return total if stray is None else total + stray
 
 
-# One program: each operation would be compiled by itself.
+# One program: otherwise each operation would be compiled separately.
 @eqx.filter_jit
 def _density(
     problem: Problem, states: Float[Array, "time dim"], sigma: Array | Callable
