@@ -1,6 +1,6 @@
-"""The chunk-by-chunk run of a problem: noise, saved states, and drivers for each direction.
+"""The chunk-by-chunk run of a problem: noise, saved states, and loops with and without gradients.
 
-Derivatives are guarded, so that a diverging path does not spoil its neighbours in a batch.
+Derivatives are guarded, so that a diverging path does not affect the other paths of a batch.
 """
 
 import dataclasses
@@ -21,14 +21,14 @@ from ._noise import area_key, increments
 from ._problem import FunctionHistory, Problem
 from ._tableau import Tableau
 
-# Steps between two draws of noise and two checkpoints.
+# Steps between two draws of noise, and between two checkpoints.
 CHUNK = 1024
-# With fewer steps in the shortest delay, copying the past at each block costs more than its steps.
+# With shorter blocks, copying the past at each block costs more than the steps of the block.
 SHORT_BLOCK = 10
-# Growth in the second half of a run from which on its steps are looked at, and the change of a move
-# from one step to the next, as a share of it, that no explicit method resolves.
+# Growth in the second half of a run above which the steps are tested for stability, and the change
+# of the increment between two steps, relative to the increment, that no explicit method resolves.
 GROWN, STIFF = 30.0, 1.5
-# States of a run that is too short for that, and how many are looked at in a long one.
+# Runs with fewer states are not tested; in a long run this many early states are inspected.
 SHORT_RUN, PROBES = 5, 256
 # Parts of a run between two updates of a progress bar.
 PARTS = 100
@@ -38,7 +38,7 @@ PARTS = 100
 class Plan:
     """The static settings of a run, with room for `n_steps`.
 
-    Where it may end sooner, at a step `end`, runs of other lengths are the same program.
+    A run may end sooner, at a step `end`, so that runs of different lengths share a program.
     """
 
     tableau: Tableau
@@ -48,12 +48,13 @@ class Plan:
     block: int
     ring: bool
     ring_backward: bool
-    first: int  # steps before the first chunk, which kinks divide
+    first: int  # steps before the first chunk, divided at kinks
 
     @classmethod
     def of(cls, problem: Problem, tableau: Tableau, n_steps: int, save_every: int) -> "Plan":
-        """Return a plan of as few equal chunks as possible, of as few blocks: steps beyond the end
-        are computed and dropped.
+        """Return a plan of as few equal chunks as possible, each of as few blocks as possible.
+
+        Steps beyond the end are computed and dropped.
         """
         n_steps, save_every = int(n_steps), int(save_every)
         euler = tableau.order == 1 and problem.breaks is None
@@ -72,7 +73,7 @@ class Plan:
 
     @property
     def limit(self) -> int | None:
-        """The step at which to stand still, if chunks do not end with the last step."""
+        """The step after which the state stays constant; None if chunks end with the last step."""
         whole = self.first + self.n_chunks * self.chunk == self.n_steps
         return None if whole else self.n_steps
 
@@ -83,9 +84,7 @@ class Plan:
 
 
 def _part_length(n: int, longest: int) -> int:
-    """Return the length of the fewest equal parts of `n` steps that are no longer than
-    `longest`.
-    """
+    """Return the length of the fewest equal parts of `n` steps, at most `longest` each."""
     return -(-n // -(-n // longest))
 
 
@@ -120,24 +119,25 @@ class Path(eqx.Module):
 
 @eqx.filter_jit
 def simulate(problem: Problem, noise, plan: Plan, end: Int[Array, ""] | None = None) -> Path:
-    """Simulate a run to step `end`, one that is saved, or all there is room for; the noise is a
-    key, the increments or None. Rows after the end hold nothing.
+    """Simulate a run to step `end`, which must be a saved step; all steps of the plan by default.
+
+    The noise is a key, the increments or None. Rows after the end are undefined.
     """
     return _finish(problem, _whole(_convert(problem), noise, end, plan=plan), plan, end)
 
 
 def cut(path: Path, n: int) -> Path:
-    """Return the first `n` rows, where possible without a program for each number of them."""
+    """Return the first `n` rows, if possible without compiling a program for each `n`."""
     if path.ts.shape[0] == n:
         return path
-    # A function may close over what is traced, which nobody has seen before.
+    # Traced values may reach this point through a closure, unseen by earlier checks.
     if jax.default_backend() == "cpu" and not is_traced(path) and not path.ys.committed:
         return Path(to_jax(np.asarray(path.ts)[:n]), to_jax(np.asarray(path.ys)[:n]), path.status)
     return Path(path.ts[:n], path.ys[:n], path.status)
 
 
 def _finish(problem, ys, plan, end=None):
-    """Return the path of states that have been computed, the initial one first."""
+    """Return the path of the computed states, the initial one first."""
     ts = problem.time(plan.save_every * jnp.arange(ys.shape[0]))
     n = ys.shape[0] - 1 if end is None else end // plan.save_every
     stable = _stable(problem, ys, n, plan)
@@ -157,12 +157,11 @@ finish = eqx.filter_jit(_finish)
 
 
 def _stable(problem: Problem, ys, n, plan: Plan):
-    """Return False for a path that has grown so much, up to row `n`, because its steps are too long
-    for the drift.
+    """Return False for a path that grew, up to row `n`, because its steps are too long.
 
-    At its end the state then lies along the direction in which the error grows, so that the drift,
-    asked again a step further on, answers with a change that is larger than the stability regions
-    of explicit methods. What grows by itself is resolved there.
+    The final state then lies along the direction in which the error grows. From one step to the
+    next, the drift changes by more than the stability regions of explicit methods allow. Growth of
+    the true solution is resolved there.
     """
     if ys.shape[0] < SHORT_RUN:
         return jnp.asarray(True)
@@ -181,7 +180,7 @@ def _stable(problem: Problem, ys, n, plan: Plan):
         by = problem.dt * problem.drift(t, y, lagged, problem.args)
         return y + by, by
 
-    # A loop, so that the drift is compiled once.
+    # In a loop, so that the drift is compiled once.
     moves = jax.lax.scan(move, last, problem.time(n * plan.save_every + jnp.arange(2)))[1]
     length = lambda v: jnp.max(jnp.abs(v), axis=-1)  # noqa: E731
     resolved = length(moves[1] - moves[0]) <= STIFF * length(moves[0])
@@ -189,8 +188,9 @@ def _stable(problem: Problem, ys, n, plan: Plan):
 
 
 def _convert(problem: Problem) -> Problem:
-    """Return the problem with functions whose closed-over tracers are arguments: a rule for
-    derivatives may not close over them.
+    """Return the problem with the closed-over tracers of its functions as explicit arguments.
+
+    A derivative rule may not close over tracers.
     """
     t = jax.ShapeDtypeStruct((), problem.dt.dtype)
     shape = problem.history.shape
@@ -219,7 +219,7 @@ def _whole(problem: Problem, noise, end, *, plan: Plan):
 
 @_whole.def_jvp
 def _whole_jvp(primals, tangents, *, plan: Plan):
-    # Forward the ring is fastest; derivatives go through the blocks.
+    # The ring is fastest without derivatives; derivatives use blocks, unless these are short.
     moved = tangents[0].delays.steps is not None
     if moved and plan.tableau.stages:
         raise ValueError(
@@ -244,7 +244,7 @@ def _all_chunks(problem, noise, end, plan: Plan, ring: bool, slopes: bool):
 
 
 def _start(problem, noise, plan, ring, end=None):
-    """Return the carry of the first chunk, and the states that are saved before it."""
+    """Return the carry of the first chunk, and the states saved before it."""
     early = problem.start()[None]
     if not plan.first:
         start = _blocks.start_ring(problem) if ring else _blocks.start(problem, plan.tableau)
@@ -265,8 +265,9 @@ def _is_given(noise) -> bool:
 
 
 def _draws(problem, noise, plan) -> Callable[[Any, int], Array | None]:
-    """Return a function that returns the increments of so many steps from the first on,
-    `[time *noise]`; for order 1.5 W and H of each step, `[time 2 *noise]`.
+    """Return a function that maps (first step, number of steps) to increments `[time *noise]`.
+
+    For methods of order 1.5 these are W and H of each step, `[time 2 *noise]`.
     """
     shape, both = problem.check(), (2,) if plan.tableau.stages else ()
     dt, dtype = problem.dt, problem.dt.dtype
@@ -290,13 +291,12 @@ def _draws(problem, noise, plan) -> Callable[[Any, int], Array | None]:
 
 
 def _filled(problem, noise, carry, first_chunk, n_chunks, n_rows: int, plan: Plan, end=None):
-    """Run some chunks with the ring, without derivatives; return the carry after them, and their
-    states.
+    """Run some chunks with the ring, without derivatives; return the carry and the states.
 
-    Row 0 is the state before them; `n_rows` rows of saved states follow.
+    Row 0 is the state before these chunks; `n_rows` rows of saved states follow.
     """
     draws = _draws(problem, noise, plan)
-    # Nothing after the last saved step is needed.
+    # Steps after the last saved one are not needed.
     end = plan.n_steps // plan.save_every * plan.save_every if end is None else end
     start = first_chunk * plan.chunk // plan.save_every
 
@@ -308,8 +308,8 @@ def _filled(problem, noise, carry, first_chunk, n_chunks, n_rows: int, plan: Pla
         draw = lambda k: None if drawn is None else _blocks.get(drawn, of + k)  # noqa: E731
 
         def row(k):
-            # That of the next saved step, whose state is the last to be written there. `//` would
-            # add operations for negative numbers.
+            # The row of the next saved step, whose state is written there last. `//` would add
+            # operations for negative numbers.
             k = first + k
             return 1 + jax.lax.div(k, jnp.asarray(plan.save_every, k.dtype)) - start
 
@@ -323,7 +323,7 @@ def _filled(problem, noise, carry, first_chunk, n_chunks, n_rows: int, plan: Pla
 def _chunks(
     problem, noise, carry, first_chunk, n_chunks: int, plan: Plan, end=None, *, ring=False, slopes
 ):
-    """Run some chunks; return of each the states that are to be saved, `[chunk row *state]`."""
+    """Run some chunks; return the carry and the states to save, `[chunk row *state]`."""
     draws_of = _draws(problem, noise, plan)
     running, limit = problem.without_past, plan.limit if end is None else end
 
@@ -359,7 +359,7 @@ def _chunks(
 
 
 def _pick(saved, plan: Plan, n_chunks: int):
-    """Return saved states in order, from `[chunk row *state]`."""
+    """Return the saved states `[chunk row *state]` in order of time."""
     done = min(n_chunks * plan.chunk, plan.n_steps - plan.first)
     saved = saved.reshape(-1, *saved.shape[2:])
     if plan.save_every == 1:
@@ -375,8 +375,10 @@ _begin = eqx.filter_jit(_start)
 
 @eqx.filter_jit
 def _part(problem, noise, carry, first_chunk, n_chunks: int, plan: Plan):
-    """Run a part: of blocks return the input of `_pick`, of the ring that of `_filled`, where the
-    last row may still wait for its step.
+    """Run a part of the chunks; return the carry and its states.
+
+    With blocks, the states are the input of `_pick`. With the ring, they are the output of
+    `_filled`, whose last row may not be final yet.
     """
     if not plan.ring:
         return _chunks(problem, noise, carry, first_chunk, n_chunks, plan, slopes=False)
@@ -385,7 +387,7 @@ def _part(problem, noise, carry, first_chunk, n_chunks: int, plan: Plan):
 
 
 def simulate_with_progress(problem, noise, plan: Plan) -> tuple[Array, bool]:
-    """Run part by part, so that a bar can move and an interrupt keeps what is done."""
+    """Run part by part, so that a progress bar can move and an interrupt keeps finished parts."""
     from tqdm.auto import tqdm
 
     size = -(-plan.n_chunks // PARTS)
@@ -410,26 +412,26 @@ def simulate_with_progress(problem, noise, plan: Plan) -> tuple[Array, bool]:
 
 
 def _n_saved(n_chunks: int, plan: Plan) -> int:
-    """Return how many states have been saved after this many chunks."""
+    """Return the number of states saved after this many chunks."""
     return min(n_chunks * plan.chunk, plan.n_steps) // plan.save_every
 
 
 @eqx.filter_custom_jvp
 def guarded(function: Callable, shared: Any, own: Any) -> tuple[Any, Array]:
-    """Return `function(shared, own)`, some steps, without derivatives where one is not finite.
+    """Return `function(shared, own)`, several steps, with zero derivatives if a step diverges.
 
-    Where a loss leaves out a path that diverged, zero comes back to its last step, whose derivative
-    is infinite, and 0 · ∞ is NaN in the sum over all paths. Hence neither does a tangent enter the
-    steps of which one diverges, nor does one leave them, and by transposition no cotangent. To
-    guard each step by itself would cost far more than some together.
+    If a loss excludes a diverged path, its last step receives a zero cotangent. The derivative of
+    that step is infinite, and 0 · ∞ gives NaN in the sum over all paths. Hence no tangent enters or
+    leaves a group of steps of which one diverges and, by transposition, no cotangent. Guarding
+    each step separately would cost far more.
 
     **Arguments:**
 
-    - `function`: returns an array or more with the axes of a batch before the last, and states
+    - `function`: returns one or more arrays with batch axes before the last axis, and states
         `[time *batch dim]`.
-    - `shared`: numbers of all members of a batch; if there is a batch inside of the state, NaN
-        comes back to them, because it is in their sum already.
-    - `own`: numbers of each member, with the axes of the batch before the last.
+    - `shared`: numbers shared by all members of a batch. If the state itself has batch axes, they
+        may receive NaN, because their cotangents are already summed over members.
+    - `own`: numbers of each member, with batch axes before the last axis.
     """
     return function(shared, own)
 

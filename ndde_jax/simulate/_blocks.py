@@ -1,9 +1,8 @@
-"""Two ways forward: the method of steps, and Euler–Maruyama with past states in a ring.
+"""Two ways of stepping: the method of steps, and Euler–Maruyama with past states in a ring.
 
-The method of steps takes any explicit solver, over blocks no longer than the shortest delay. Within
-a block all lagged values are known before it begins. They are read in one go from the
-records of past steps (see `Tableau`) and enter the inner loop as its inputs, which is what keeps
-gradients cheap.
+The method of steps takes any explicit solver and advances in blocks no longer than the shortest
+delay. All lagged values of a block are known before it begins. They are read at once from the
+records of past steps (see `Tableau`) and are inputs of the inner loop, which keeps gradients cheap.
 """
 
 import jax
@@ -13,7 +12,7 @@ from jaxtyping import Array, Float
 from ._problem import Problem
 from ._tableau import Tableau
 
-# Without delays blocks serve memory alone.
+# Without delays, blocks only save memory.
 FREE_BLOCK = 256
 
 
@@ -23,12 +22,12 @@ def block_length(problem: Problem, longest: int = 1024) -> int:
 
 
 def start(problem: Problem, tableau: Tableau) -> tuple[Array, Array]:
-    """Return the state at the start, and the records `[step row *state]` of the steps before."""
+    """Return the state at the start, and the records `[step row *state]` of earlier steps."""
     y = problem.start()
     n = problem.delays.longest + 1 if problem.delays.number else 0
     if n == 0:
         return y, jnp.zeros((0, tableau.n_rows, *y.shape), y.dtype)
-    # Further back, where sizes have room to spare, a history may have no values.
+    # Rounded-up sizes may reach back further than the history has values.
     steps = jnp.maximum(jnp.arange(-n, 0), -problem.delays.reach).astype(y.dtype)
     return y, jax.vmap(lambda k: tableau.record(problem.past, k))(steps)
 
@@ -36,7 +35,7 @@ def start(problem: Problem, tableau: Tableau) -> tuple[Array, Array]:
 def read_past(
     problem: Problem, tableau: Tableau, records: Float[Array, "step row *state"], n_steps: int
 ) -> Float[Array, "time stage delay *state"]:
-    """Return lagged values at every stage of the next `n_steps` steps."""
+    """Return the lagged values at every stage of the next `n_steps` steps."""
     n, _, *state = records.shape
     whole, fraction = problem.delays.split()
     if not problem.delays.number:
@@ -55,7 +54,7 @@ def read_past(
 
     def reading(c, i):
         at = c - fraction[i]
-        # A reading before the start of the step that is `whole` back falls into the one before.
+        # A reading before the start of the step `whole` back lies in the step before that.
         earlier = (at < 0).astype(whole.dtype)
         rows = jax.lax.dynamic_slice_in_dim(records, n - (whole[i] + earlier), n_steps)
         weights = tableau.weights(at + earlier.astype(at.dtype)).astype(records.dtype)
@@ -67,7 +66,7 @@ def read_past(
 
 
 def _between_states(problem: Problem, records, n_steps: int) -> Float[Array, "time delay *state"]:
-    """Return lagged values for Euler's method, on straight lines between states."""
+    """Return the lagged values for Euler's method, linearly interpolated between states."""
     whole, fraction = problem.delays.split()
     near = problem.delays.near
 
@@ -83,21 +82,20 @@ def _between_states(problem: Problem, records, n_steps: int) -> Float[Array, "ti
 
 
 def between(late, later, sooner, fraction, near):
-    """Return a reading that lies a fraction of a step behind a state, towards a later reading.
+    """Return a reading a fraction of a step away from `late`, on the line towards `later`.
 
-    The line bends at states: there the derivative is the mean of both sides, which differences
-    give, too.
+    The line has kinks at states. There the derivative is the mean of both sides, as in central
+    differences.
     """
     slope = jnp.where(near, 0.5 * (later - sooner), later - late)
-    # Of a path that diverged, which `late` says: 0 · ∞ would spoil derivatives.
+    # In a diverged path, 0 · ∞ would spoil derivatives; `late` still shows the divergence.
     return late + fraction * jnp.where(jnp.isfinite(slope), slope, 0)
 
 
 def advance(problem: Problem, tableau: Tableau, y, at, length, lagged, draw):
-    """Return the record of one step from `at`, in steps from the start, of a `length` in steps
-    (None: 1).
+    """Return the record of one step from `at`, counted in steps from the start.
 
-    `lagged`: the past at every stage; `draw`: what the noise brings.
+    `length`: in steps (None: 1); `lagged`: the past at every stage; `draw`: the noise increment.
     """
 
     forced = problem.breaks is not None and problem.breaks.forced
@@ -107,8 +105,8 @@ def advance(problem: Problem, tableau: Tableau, y, at, length, lagged, draw):
         t = problem.time(at, c if length is None else c * length)
         if not forced or c == 0.5:
             return t
-        # A drift that jumps at the end of a step is asked on its own side, further inside by as
-        # much as rounding may have added to the time.
+        # A drift that jumps at an end of the step is evaluated on the step's side of the jump,
+        # moved inside by the possible rounding error of the time.
         size = jnp.abs(t) + jnp.abs(problem.t0) + problem.dt
         shift = 8 * jnp.finfo(t.dtype).eps * size
         return t + shift if c < 0.5 else t - shift
@@ -125,11 +123,11 @@ def advance(problem: Problem, tableau: Tableau, y, at, length, lagged, draw):
 def block(
     problem: Problem, tableau: Tableau, carry, first, draws, n_steps: int, limit, *, slopes=True
 ):
-    """Run `n_steps` steps, no more than the shortest delay, from step `first` on.
+    """Run `n_steps` steps, at most the shortest delay, starting with step `first`.
 
-    The state stands still from step `limit` on, if there is one: steps beyond the end might
-    overflow, and 0 · NaN would spoil gradients. Without `slopes`, derivatives, which need a number
-    of steps that is known, these are left out.
+    The state stays constant from step `limit` on, if it is given: steps beyond the end might
+    overflow, and 0 · NaN would spoil gradients. Derivatives (`slopes`) need a fixed number of
+    steps; without them, steps from `limit` on are omitted.
     """
     y, records = carry
     past = read_past(problem, tableau, records, n_steps)
@@ -159,7 +157,7 @@ def block(
 
 
 def run(problem, tableau, carry, first, draws, n_steps: int, length: int, limit, *, slopes: bool):
-    """Run `n_steps` steps, a multiple of the block's `length`, from step `first` on."""
+    """Run `n_steps` steps, a multiple of the block's `length`, starting with step `first`."""
     n_blocks = n_steps // length
 
     def one(carry, xs):
@@ -174,7 +172,7 @@ def run(problem, tableau, carry, first, draws, n_steps: int, length: int, limit,
 
 
 def start_ring(problem: Problem) -> tuple[Array, Array]:
-    """Return the state at the start, and the ring of states before it."""
+    """Return the state at the start, and the ring buffer of earlier states."""
     y = problem.start()
     n = _size(problem)
     steps = jnp.arange(n)
@@ -190,10 +188,9 @@ def _size(problem: Problem) -> int:
 
 
 def run_ring(problem: Problem, carry, first, draws, n_steps: int, limit):
-    """Run `n_steps` steps from step `first` on and return all their states; it can be
-    differentiated.
+    """Run `n_steps` steps, starting with step `first`, and return all states; differentiable.
 
-    The state stands still from step `limit` on.
+    The state stays constant from step `limit` on.
     """
     advance = _step(problem, first, limit, slopes=True)
 
@@ -208,10 +205,10 @@ def run_ring(problem: Problem, carry, first, draws, n_steps: int, limit):
 
 
 def fill_ring(problem: Problem, carry, out, row, first, draw, n_steps):
-    """Run steps without derivatives, each state written to row `row(k)` of `out`.
+    """Run steps without derivatives, and write each state to row `row(k)` of `out`.
 
-    `draw(k)` is the increment of step k. Neither the increments nor the states of a chunk exist as
-    an array of their own: for a batch, moving these through memory takes longer than the steps.
+    `draw(k)` is the increment of step k. Neither the increments nor the states of a chunk form a
+    separate array: for a batch, moving these through memory takes longer than the steps.
     """
     advance = _step(problem, first, None, slopes=False)
 
@@ -227,26 +224,26 @@ def fill_ring(problem: Problem, carry, out, row, first, draw, n_steps):
 
 
 def get(rows: Array, index) -> Array:
-    """Return the row of an index that is not negative; the last one beyond the end."""
+    """Return the row at a nonnegative index; beyond the end, the last row."""
     return jax.lax.dynamic_index_in_dim(rows, index, keepdims=False, allow_negative_indices=False)
 
 
 def put(rows: Array, row: Array, index) -> Array:
-    """Return `rows` with one row replaced; the last one if the index is beyond the end."""
+    """Return `rows` with one row replaced; beyond the end, the last row."""
     return jax.lax.dynamic_update_index_in_dim(rows, row, index, 0, allow_negative_indices=False)
 
 
 def _step(problem: Problem, first, limit, *, slopes: bool):
-    """Return one step of (state, ring, slot of the state), given its number after `first` and its
-    draw.
+    """Return the step function of (state, ring, slot of the state), step number and draw.
 
-    The new state is written to the slot that the next step does not read first, after the reads of
-    this one: a write that depends on the reads lets XLA update the ring in place, which makes the
-    difference between 10 and 1000 ns a step. `slopes`: derivatives by the delays are wanted.
+    The step number counts from `first`. The new state is written after the reads of its step, to
+    the slot that the next step does not read first. A write that depends on the reads lets XLA
+    update the ring in place: 10 instead of 1000 ns per step. `slopes`: derivatives with respect to
+    the delays are needed.
     """
     n = _size(problem)
     whole, fraction = problem.delays.split()
-    whole = whole.astype(jnp.asarray(0).dtype)  # of positions in the ring
+    whole = whole.astype(jnp.asarray(0).dtype)  # the integer type of positions in the ring
     near = problem.delays.near
     delays = range(problem.delays.number)
 

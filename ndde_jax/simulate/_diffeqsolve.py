@@ -22,7 +22,7 @@ from ._read import check_signature, is_system, read_system
 PASSES = 6
 # Share of a step: a reading this far after its end counts as rounding of a vanishing delay.
 REACH = 0.1
-# Share of half a step: readings are moved inside by this to decide their side of a jump.
+# Share of the way to a step's middle by which readings move to decide their side of a jump.
 INSIDE = 1e-3
 
 
@@ -101,7 +101,8 @@ class DelayTerm(diffrax.AbstractTerm):
     def vf(self, t, y, args):
         """Return the drift.
 
-        Without a solver that knows the past, all lags read the present; Diffrax infers shapes this way.
+        Without a solver that knows the past, all lags read the present, which suffices for Diffrax
+        to infer shapes.
         """
         delays: Any = self.delays
         if callable(delays):

@@ -134,7 +134,7 @@ def kinks(
     return jnp.asarray(times[apart], jnp.result_type(float))
 
 
-# Share of half a step: times are moved inside by this to decide their side of a kink.
+# Share of the way to a step's middle by which times move to decide their side of a kink.
 INSIDE = 1e-3
 
 

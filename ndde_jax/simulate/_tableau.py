@@ -1,4 +1,4 @@
-"""Runge–Kutta steps, of noise too, and dense output, read off a Diffrax solver."""
+"""Runge–Kutta steps, with or without noise, and dense output, taken from a Diffrax solver."""
 
 from functools import cache
 from typing import Any
@@ -15,16 +15,16 @@ from .._types import to_jax
 
 
 class Tableau(eqx.Module):
-    """The coefficients of an explicit Runge–Kutta method, and of the polynomial between its steps.
+    """The coefficients of an explicit Runge–Kutta method and of its dense output.
 
-    A step is remembered as one *record*, its start, its end and its stages, `[2 + stage *state]`;
-    dense output is a linear combination of a record's rows with weights that depend on the fraction
-    of the step alone. So all lagged values of many steps are one matrix product.
+    A step is stored as one *record*: its start, its end and its stages, `[2 + stage *state]`. Dense
+    output is a linear combination of a record's rows, with weights that depend only on the fraction
+    of the step. All lagged values of many steps are thus one matrix product.
 
-    A method of strong order 1.5 for additive noise (`stages` given) remembers the states at its
-    stages instead of their increments. A delay on the grid reads them as they are: a delay equation
-    is, from one multiple of the delay to the next, an equation of all its segments at once, and the
-    stage of the one is that of the other.
+    A method of strong order 1.5 for additive noise (`stages` given) stores the states at its stages
+    instead of their increments. A delay on the grid reads these states directly: between two
+    multiples of the delay, a delay equation is a joint equation of all its segments, whose stages
+    coincide.
     """
 
     solver: diffrax.AbstractSolver = eqx.field(static=True)
@@ -32,12 +32,12 @@ class Tableau(eqx.Module):
     b: tuple[float, ...] = eqx.field(static=True)
     c: tuple[float, ...] = eqx.field(static=True)
     order: int = eqx.field(static=True)
-    # What W and H of the noise bring to each stage, and to the end.
+    # The weights of W and H of the noise in each stage and in the end of the step.
     stages: tuple[tuple[float, float], ...] = eqx.field(static=True, default=())
 
     @property
     def rule(self) -> str:
-        """The rule by which the noise of a step adds to the state, see `Problem.noise`."""
+        """The rule by which the noise of a step enters the state, see `Problem.noise`."""
         return RULES.get(type(self.solver), "ito")
 
     @property
@@ -46,7 +46,7 @@ class Tableau(eqx.Module):
         return 2 + len(self.b)
 
     def weights(self, fraction: Float[Array, ""]) -> Float[Array, "row"]:
-        """Return the weights of a record's rows in the state at a fraction of its step."""
+        """Return the weights of a record's rows in the state at a fraction of the step."""
         basis = jnp.asarray(np.eye(self.n_rows, dtype=jnp.result_type(fraction, float)))
         rows = dict(y0=basis[0], y1=basis[1])
         if self.order > 1:
@@ -58,9 +58,9 @@ class Tableau(eqx.Module):
     def step(self, rate, y: Float[Array, "*state"], increment) -> Float[Array, "row *state"]:
         """Return the record of one step.
 
-        `rate(stage, y)` is the drift times dt at a stage; `increment` what the noise adds, the same
-        to every stage, which makes additive noise enter once in total. With `stages` it is what W
-        and H add, `[2 *state]`.
+        `rate(stage, y)` is the drift times dt at a stage. `increment` is the noise term, the same
+        at every stage, so that additive noise enters once in total. With `stages` it holds the
+        terms of W and H, `[2 *state]`.
         """
         if self.stages:
             return self._stochastic(rate, y, increment)
@@ -87,8 +87,8 @@ class Tableau(eqx.Module):
     def record(self, past, start) -> Float[Array, "row *state"]:
         """Return a record that reproduces a function of the number of steps on [start, start + 1].
 
-        Its stages are the least-squares fit of the dense output at equally spaced points, so the
-        past is known to the order at which the solver reads it.
+        Its stages are a least-squares fit of the dense output at equally spaced points, so the past
+        has the order at which the solver reads it.
         """
         y0, y1 = past(start), past(start + 1)
         if self.stages:
@@ -96,7 +96,7 @@ class Tableau(eqx.Module):
         if self.order == 1:
             return jnp.stack([y0, y1, jnp.zeros_like(y0)])
         nodes, weights = _at_nodes(self, jnp.result_type(float))
-        # Python's numbers, which take the type of the position.
+        # Python floats, which take the dtype of `start`.
         values = jnp.stack([past(start + node) for node in nodes.tolist()])
         ends = jnp.stack([y0, y1])
         known = jnp.tensordot(jnp.asarray(weights[:, :2], y0.dtype), ends, axes=1)
@@ -105,7 +105,7 @@ class Tableau(eqx.Module):
 
 
 def _moved(y: Array, weights: tuple[float, ...], stages: list[Array]) -> Array:
-    """Return a state moved by weighted stages."""
+    """Return a state plus the weighted sum of stages."""
     for weight, stage in zip(weights, stages, strict=True):
         y = y + weight * stage if weight != 0 else y
     return y
@@ -113,21 +113,19 @@ def _moved(y: Array, weights: tuple[float, ...], stages: list[Array]) -> Array:
 
 @cache
 def _at_nodes(tableau: Tableau, dtype: Any) -> tuple[np.ndarray, np.ndarray]:
-    """Return the nodes at which a record of the past is fitted, as shares of a step, and the
-    weights there.
-    """
+    """Return the nodes for fitting a record of the past, as shares of a step, and their weights."""
     nodes = np.linspace(0, 1, max(len(tableau.b), 4) + 1)[1:]
     with jax.ensure_compile_time_eval():
         return nodes, np.asarray(_weights_at(tableau, to_jax(nodes, dtype)))
 
 
-# One small program instead of some forty operations that are compiled one by one.
+# One small program instead of some forty operations compiled one by one.
 @jax.jit
 def _weights_at(tableau: Tableau, fractions: Float[Array, "node"]) -> Float[Array, "node row"]:
     return jax.vmap(tableau.weights)(fractions)
 
 
-# Methods that differ from Euler's in what the noise adds.
+# Methods that differ from Euler's in the noise term.
 RULES: dict[type, str] = {
     diffrax.ItoMilstein: "ito milstein",
     diffrax.StratonovichMilstein: "milstein",
@@ -158,12 +156,13 @@ def tableau_of(kind: type) -> Tableau:
 
 
 def read_solver(solver: Any, *, noisy: bool = True) -> Tableau:
-    """Return the tableau of an explicit one-step solver; raise for others. `noisy`: it may be one
-    for noise alone.
+    """Return the tableau of an explicit one-step solver; raise an error for others.
+
+    `noisy`: solvers made for noise are allowed.
     """
     solver = diffrax.Euler() if solver is None else solver
     kind: Any = type(solver)
-    # Not isinstance, to which a wrapped solver is of the kind of the one inside.
+    # Not isinstance, which takes a wrapped solver for the solver inside.
     explicit = issubclass(kind, diffrax.AbstractERK) and isinstance(
         kind.tableau, diffrax.ButcherTableau
     )

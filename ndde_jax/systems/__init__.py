@@ -10,7 +10,7 @@ print(ndde.systems.names("delay"))
 `python -m ndde_jax.systems` prints a table of all of them.
 """
 
-# Importing a file of systems registers them.
+# Importing these files registers their systems.
 from . import _biology as _biology, _physics as _physics, _reference as _reference
 from ._system import Drift as Drift, System as System, get as get, names as names
 

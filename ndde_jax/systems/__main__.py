@@ -8,8 +8,9 @@ from . import _dysts, get, names
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Print one line per system, or with `--not-traceable` the systems that JAX cannot trace, and
-    why.
+    """Print one line per system.
+
+    With `--not-traceable`, print the systems that JAX cannot trace and the reasons.
     """
     parser = argparse.ArgumentParser(prog="python -m ndde_jax.systems", description=__doc__)
     parser.add_argument("--kind", choices=("delay", "dysts"), help="only these")
@@ -35,5 +36,5 @@ if __name__ == "__main__":
     try:
         main()
         sys.stdout.flush()
-    except BrokenPipeError:  # as of `| head`; nothing more can be written, not even at the end
+    except BrokenPipeError:  # from `| head`, for example; even the final flush would fail
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

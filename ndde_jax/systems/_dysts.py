@@ -1,8 +1,8 @@
 """The ordinary differential equations of the dysts collection (W. Gilpin) as systems.
 
-dysts writes every right-hand side in NumPy. Here each is rebuilt with `np` bound to `jax.numpy`,
-so that it can be traced and differentiated; dysts' own modules stay as they are. Graphs come from
-automatic differentiation along the attractor and not from published Jacobians. dysts is imported on
+dysts writes every right-hand side in NumPy. Each is rebuilt here with `np` bound to `jax.numpy`, so
+that it can be traced and differentiated. The modules of dysts do not change. Graphs come from
+automatic differentiation along the attractor, not from published Jacobians. dysts is imported on
 first use.
 """
 
@@ -23,7 +23,7 @@ from jaxtyping import Float
 from .._types import Pairs, divisor, to_jax
 from ._system import System, _as_leaf, _suggest, make
 
-# Delay systems of dysts, which are written out in this package.
+# Delay systems of dysts that this package implements itself, and their names here.
 COUNTERPARTS = {
     "IkedaDelay": "ikeda_delay",
     "MackeyGlass": "mackey_glass",
@@ -42,7 +42,7 @@ _NEGLIGIBLE = 1e-11
 @functools.cache
 def _modules() -> tuple[types.ModuleType, types.ModuleType]:
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # dysts complains that Numba is missing
+        warnings.simplefilter("ignore")  # dysts warns that Numba is missing
         return importlib.import_module("dysts.base"), importlib.import_module("dysts.flows")
 
 
@@ -50,7 +50,7 @@ def _modules() -> tuple[types.ModuleType, types.ModuleType]:
 def _records() -> dict[str, dict[str, Any]]:
     """Return dysts' table of parameters, initial conditions and time scales, ODEs only.
 
-    Read from its file: making one of dysts' classes seeds NumPy's global generator.
+    Read from the file, because instantiating a class of dysts seeds NumPy's global generator.
     """
     base, flows = _modules()
     with open(base.DATAPATH_CONTINUOUS, encoding="utf-8") as file:
@@ -69,23 +69,24 @@ def ode_names() -> tuple[str, ...]:
 
 
 def in_numpy(name: str, parameters: Mapping[str, Any]) -> Any:
-    """Return dysts' own system, which computes by NumPy; its `rhs(x, t)` takes `x` `[dim]`.
+    """Return the system of dysts in NumPy; its `rhs(x, t)` takes `x` `[dim]`.
 
-    Where Numba is installed, dysts compiles what this evaluates a few hundred times, in seconds a
-    system, and Numba refuses parameters that are arrays without axes.
+    It bypasses Numba. Where Numba is installed, dysts would spend seconds per system on compiling
+    a function called a few hundred times, and Numba rejects parameters that are 0-d arrays.
     """
     return _prepared(_written_in(np, name)(), parameters)
 
 
 @functools.cache
 def _field(name: str) -> Callable:
-    """Return the right-hand side on JAX arrays; one function per system, since it is static in a
-    jit.
+    """Return the right-hand side on JAX arrays.
+
+    Cached: one function per system, because it is a static argument under `jit`.
     """
     cls = _written_in(jnp, name)
 
     def field(t, x, lagged, **parameters):
-        # dysts relies on NumPy's broadcasting, whatever the process allows elsewhere.
+        # dysts relies on NumPy's broadcasting, whatever the settings of the process.
         with jax.numpy_rank_promotion("allow"), jax.numpy_dtype_promotion("standard"):
             rates = _prepared(cls(), parameters).rhs(x, t)
         return jnp.stack([jnp.asarray(rate, x.dtype) for rate in rates])
@@ -95,7 +96,7 @@ def _field(name: str) -> Callable:
 
 
 def _written_in(numpy: types.ModuleType, name: str) -> type:
-    """Return a copy of dysts' class `name` whose methods call `numpy` where dysts' call NumPy."""
+    """Return a copy of dysts' class `name` whose methods use `numpy` in place of NumPy."""
     base, flows = _modules()
     members: dict[str, Any] = {}
     for cls in reversed(getattr(flows, name).__mro__):
@@ -111,7 +112,7 @@ def _written_in(numpy: types.ModuleType, name: str) -> type:
 def _rebound(function: Callable, numpy: types.ModuleType) -> Callable:
     while isinstance(function, staticmethod):  # some are wrapped twice
         function = function.__func__
-    function = getattr(function, "py_func", function)  # what Numba wraps, if it is there
+    function = getattr(function, "py_func", function)  # the function that Numba wraps, if installed
     namespace = {**function.__globals__, "np": numpy}
     return types.FunctionType(
         function.__code__, namespace, function.__name__, function.__defaults__, function.__closure__
@@ -119,9 +120,7 @@ def _rebound(function: Callable, numpy: types.ModuleType) -> Callable:
 
 
 def _prepared(instance: Any, parameters: Mapping[str, Any]) -> Any:
-    """Return a system prepared as by dysts' constructor, without seeding NumPy's global
-    generator.
-    """
+    """Set up a system like dysts' constructor, but without seeding NumPy's global generator."""
     vars(instance).update(parameters)
     # The base class passes them by position, sorted by name.
     instance.param_list = [parameters[key] for key in sorted(parameters)]
@@ -130,7 +129,7 @@ def _prepared(instance: Any, parameters: Mapping[str, Any]) -> Any:
 
 @functools.cache
 def _failure(name: str) -> str:
-    """Return JAX's reason for not tracing a system; empty if it can."""
+    """Return the reason why JAX cannot trace a system; empty if it can."""
     record = _records()[name]
     x = to_jax(_initial(record), float)
     parameters = {key: _as_leaf(value) for key, value in record["parameters"].items()}
@@ -138,7 +137,7 @@ def _failure(name: str) -> str:
     try:
         shape = jax.eval_shape(lambda t, x, p: field(t, x, **p), 0.0, x, parameters).shape
     except Exception as error:
-        # Whatever is raised is the answer: dysts' code may fail under tracing in any way.
+        # Any error is an answer: the code of dysts may fail under tracing in any way.
         return f"{type(error).__name__}: {str(error).strip().splitlines()[0]}"
     if shape != x.shape:
         return f"ValueError: the rates have shape {shape}, the state {x.shape}"
@@ -163,8 +162,9 @@ def _initial(record: Mapping) -> Float[np.ndarray, "dim"]:
 def make_dysts(name: str, **options) -> System:
     """Return the system `name` of dysts, with parameters replaced by `options`.
 
-    The state at t ≤ 0 is dysts' initial condition, `dt` its step (to the nearest that divides the
-    sampling step), `sampling_step` a hundredth of its period, `transient` five periods.
+    The state at t ≤ 0 is the initial condition of dysts. `dt` is its step, moved to the nearest one
+    that divides the sampling step. `sampling_step` is a hundredth of its period, and `transient`
+    five periods.
     """
     record = _records()[name]
     if why := _failure(name):
@@ -193,9 +193,7 @@ def make_dysts(name: str, **options) -> System:
 
 @functools.cache
 def _graph(name: str, frozen: str) -> Pairs:
-    """Return the graph of a system: derivatives that differ from zero somewhere on the
-    attractor.
-    """
+    """Return the graph of a system: the derivatives that are nonzero somewhere on the attractor."""
     parameters = {key: np.asarray(value, float) for key, value in json.loads(frozen).items()}
     times, states = _attractor(name, parameters)
     with jax.enable_x64(True):
@@ -204,7 +202,7 @@ def _graph(name: str, frozen: str) -> Pairs:
         def jacobian(t, x):
             return jax.jacfwd(lambda x: field(t, x, jnp.zeros((0, x.size))))(x)
 
-        # Not compiled as a whole: single operations are compiled once for all systems.
+        # Not compiled as a whole: the single operations are then compiled once for all systems.
         matrices = jax.vmap(jacobian)(jnp.asarray(times), jnp.asarray(states))
     spread = divisor(np.std(states, axis=0))
     strength = np.max(np.abs(np.asarray(matrices)), axis=0) * spread  # [target source]
@@ -214,7 +212,7 @@ def _graph(name: str, frozen: str) -> Pairs:
 def _attractor(
     name: str, parameters: Mapping
 ) -> tuple[Float[np.ndarray, "time"], Float[np.ndarray, "time dim"]]:
-    """Return states on a trajectory of ten periods, by SciPy, and their times."""
+    """Return the times and states of a trajectory of ten periods, integrated by SciPy."""
     from scipy.integrate import solve_ivp
 
     record, rhs = _records()[name], in_numpy(name, parameters).rhs

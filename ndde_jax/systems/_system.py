@@ -1,4 +1,4 @@
-"""A system as a value: drift, lags, noise, history, true graph; and the registry of names."""
+"""Systems as values (drift, lags, noise, history, true graph), and the registry of names."""
 
 import dataclasses
 import difflib
@@ -20,11 +20,11 @@ from .._types import Checked, Graph, RealScalarLike
 
 
 class Drift(eqx.Module):
-    """A vector field together with the numbers in it.
+    """A vector field together with its parameters.
 
     - `field`: the pure function `field(t, x, lagged, **parameters)`.
-    - `parameters`: its parameters by name. They are array leaves, so `jax.vmap` and `jax.grad` over
-        a `Drift` run over them.
+    - `parameters`: its parameters by name. They are array leaves, so `jax.vmap` and `jax.grad` of
+        a `Drift` apply to them.
 
     ```python
     import jax
@@ -53,7 +53,7 @@ class Drift(eqx.Module):
 
         - `x`: present state.
         - `lagged`: row i is the state at `t - lags[i]`.
-        - `args`: parameters by name that take the place of those stored; all of them or some.
+        - `args`: parameters by name, all or some, that replace the stored ones.
         """
         return self.field(t, x, lagged, **{**self.parameters, **(args or {})})
 
@@ -64,22 +64,22 @@ class System(eqx.Module):
     - `drift`: G, a [`Drift`][ndde_jax.systems.Drift], called as `drift(t, x, lagged, args=None)`.
     - `lags`: τ₁ < τ₂ < …, in units of time; empty for an ordinary differential equation.
     - `sigma`: diagonal of Σ, in units of the state per square root of time; a number, or one per
-        variable. Over a dominant period the default adds about a twentieth of the variable's
+        variable. Over a dominant period, the default noise adds about a twentieth of the variable's
         standard deviation (between 1 and 15 per cent), unless the description says that noise
-        drives the system. It is 0 for ordinary differential equations and for variables whose
+        drives the system. `sigma` is 0 for ordinary differential equations and for variables whose
         equation is a definition, such as x' = v.
     - `history`: the state on t ≤ 0, constant `[dim]` or a function of time that returns `[dim]`.
-    - `graph`: what drives what, `[source target lag]` with lag axis (0, *lags); see below.
-    - `dt`: step that resolves the dynamics with Euler's method; divides the lags.
-    - `sampling_step`: interval between observations, a multiple of `dt`. It divides the lags
-        wherever their ratios are simple, so that they are whole numbers of samples.
+    - `graph`: the links, `[source target lag]` with lag axis (0, *lags); see below.
+    - `dt`: a step that resolves the dynamics with Euler's method and divides the lags.
+    - `sampling_step`: interval between observations, a multiple of `dt`. If the ratios of the lags
+        are simple, it divides them, so that the lags are whole numbers of samples.
     - `transient`: time after which the history is forgotten.
-    - `name`, `variables`, `source`, `description`: in words; the description holds the equation and
+    - `name`, `variables`, `source`, `description`: text; the description contains the equation and
         the units.
 
-    `graph` has an edge wherever the equations hold a term, the linear decay of a variable into
-    itself included. It is a statement about the default parameters: one set to zero may remove
-    an edge, and the graph does not follow. Arrays are leaves, all the rest is static.
+    `graph` has an edge for every term of the equations, including the linear decay of a variable,
+    an edge from the variable to itself. The graph refers to the default parameters: setting one to
+    zero may remove an edge, but does not change the graph. Arrays are leaves; all else is static.
     """
 
     drift: Drift
@@ -102,15 +102,15 @@ class System(eqx.Module):
 
     @property
     def delays(self) -> Float[Array, "delay"]:
-        """The lags, which are delays in units of time."""
+        """The lags: delays in units of time."""
         return self.lags
 
     def vector_field(
         self, t: RealScalarLike, y: Float[Array, "dim"], args: Mapping | None = None
     ) -> Float[Array, "dim"]:
-        """Return the drift of a system without delays in the form of `diffrax.ODETerm`.
+        """Return the drift of a system without delays, in the form that `diffrax.ODETerm` takes.
 
-        **Raises:** `ValueError` if it has delays: `ndde_jax.simulate.DelayTerm(system)` is the term
+        **Raises:** `ValueError` if the system has delays; use `ndde_jax.simulate.DelayTerm(system)`
         then.
         """
         if self.lags.shape[0]:
@@ -135,8 +135,10 @@ class System(eqx.Module):
         x: Float[Array, "dim"],
         lagged: Float[Array, "delay dim"] | None = None,
     ) -> Float[Array, "lag target source"]:
-        """Return the derivatives of the drift at one point: a matrix ∂G_target / ∂x_source(t − lag)
-        for each lag of (0, *lags). `lagged` may be left out where there are no lags.
+        """Return the derivatives of the drift at one point.
+
+        They form a matrix ∂G_target / ∂x_source(t − lag) for each lag of (0, *lags). `lagged` may
+        be omitted if there are no lags.
         """
         if lagged is None:
             lagged = jnp.zeros((0, *x.shape), x.dtype)
@@ -144,11 +146,11 @@ class System(eqx.Module):
         return jnp.concatenate([present[None], jnp.moveaxis(past, 1, 0)])
 
     def with_parameters(self, **parameters) -> "System":
-        """Return the system with other parameters, by name, in the shapes of the present ones.
+        """Return the system with other parameters, by name, in the same shapes.
 
-        Lags are no parameters: see `with_lags`. Graph, steps and history stay as they are.
+        Lags are not parameters: see `with_lags`. Graph, steps and history do not change.
 
-        **Raises:** `ValueError` for an unknown name or another shape.
+        **Raises:** `ValueError` for an unknown name or a different shape.
         """
         old = self.drift.parameters
         for key, value in parameters.items():
@@ -167,9 +169,9 @@ class System(eqx.Module):
         return dataclasses.replace(self, drift=Drift(self.drift.field, {**old, **new}))
 
     def with_lags(self, lags) -> "System":
-        """Return the system with other lags, as many as before, ascending and positive.
+        """Return the system with other lags: the same number, ascending and positive.
 
-        `dt` and `sampling_step` stay as they are and may no longer divide the lags.
+        `dt` and `sampling_step` do not change and may no longer divide the lags.
 
         **Raises:** `ValueError` otherwise.
         """
@@ -191,9 +193,9 @@ class System(eqx.Module):
         return dataclasses.replace(self, sigma=sigma)
 
     def with_history(self, history) -> "System":
-        """Return the system with another past: a constant `[dim]`, or a function of time.
+        """Return the system with another history: a constant `[dim]`, or a function of time.
 
-        **Raises:** `ValueError` for a constant of another shape.
+        **Raises:** `ValueError` for a constant of a different shape.
         """
         if not callable(history):
             history = _as_leaf(history, "history")
@@ -218,10 +220,10 @@ def make(
 ) -> System:
     """Return a system from plain numbers, without name, source and description.
 
-    The graph is written as the drivers of each variable, `{"m": "m p@1", "p": "m p"}`: m' depends
-    on m(t) and on p(t − first lag). Networks give `graph` instead, and `variables` if these are not
-    x1, x2 and so on. `sampling_step` is ten steps by default; it and `dt` are lowered to the next
-    steps that divide the lags.
+    The graph is given as the drivers of each variable, `{"m": "m p@1", "p": "m p"}`: m' depends on
+    m(t) and on p(t − first lag). Networks give `graph` instead, and `variables` if these are not
+    x1, x2 and so on. `sampling_step` is ten steps by default. `dt` is lowered to the next step that
+    divides the lags, and `sampling_step` moves to the nearest multiple of it that divides them.
     """
     lags = [float(lag) for lag in lags]
     check_lags(lags)
@@ -260,19 +262,20 @@ def _graph_of(drivers: Mapping[str, str], n_lags: int) -> np.ndarray:
 
 
 def _steps(lags: Sequence[float], dt: float, sampling_step: float) -> tuple[float, float]:
-    """Return the step next below `dt` that divides the lags, and the multiple of it nearest to
-    `sampling_step` that divides them too.
+    """Return the next step up to `dt` that divides the lags, and a sampling step.
+
+    The sampling step is the multiple of it nearest to `sampling_step` that also divides the lags.
     """
     if not lags:
         ratio = max(1, round(sampling_step / dt))
         return sampling_step / ratio, sampling_step
-    # Decimal fractions of the lags as they are written: 1.0 and 1.7 have the unit 0.1.
+    # The lags as decimal fractions: 1.0 and 1.7 have the unit 0.1.
     parts = [Fraction(repr(lag)) for lag in lags]
     unit = Fraction(
         math.gcd(*(part.numerator for part in parts)),
         math.lcm(*(part.denominator for part in parts)),
     )
-    if unit * 10 < dt:  # no common unit worth the steps, so only the smallest lag is divided
+    if unit * 10 < dt:  # the common unit is too small, so only the smallest lag is divided
         unit = parts[0]
     n = math.ceil(unit / Fraction(repr(dt)))
     step = float(unit / n)
@@ -282,9 +285,7 @@ def _steps(lags: Sequence[float], dt: float, sampling_step: float) -> tuple[floa
 
 
 def _as_leaf(value, name: str = "value") -> Array:
-    """Return an array of the default floating type; arrays that already are floating keep
-    theirs.
-    """
+    """Return an array of the default floating type; floating JAX arrays keep their own."""
     check_real_array(value, name, "one or several")
     value = value if isinstance(value, jax.Array) else np.asarray(value)
     floating = isinstance(value, jax.Array) and jnp.issubdtype(value.dtype, jnp.floating)
@@ -292,7 +293,7 @@ def _as_leaf(value, name: str = "value") -> Array:
 
 
 def _suggest(name: str, known: Iterable[str]) -> str:
-    """Return a hint with the known names close to a wrong one."""
+    """Return a hint with the known names closest to a wrong one."""
     known = list(known)
     folded = {entry.lower(): entry for entry in known}
     near = [folded[match] for match in difflib.get_close_matches(name.lower(), folded, n=3)]
@@ -304,7 +305,7 @@ def _suggest(name: str, known: Iterable[str]) -> str:
 
 class _Entry(NamedTuple):
     factory: Callable[..., System]
-    options: tuple[str, ...]  # that the factory takes
+    options: tuple[str, ...]  # the keywords of the factory
     source: str
     description: str
 
@@ -315,10 +316,11 @@ _ENTRIES: dict[str, _Entry] = {}
 def register(
     name: str, *, source: str, lags: Mapping[str, float] | Sequence[float] = (), **settings
 ) -> Callable:
-    """Register the drift of a system under `name` (a decorator), with its docstring as the system's
-    description and the defaults of its keywords as the system's parameters.
+    """Register the drift of a system under `name` (a decorator).
 
-    `lags` by name are options of [`get`][ndde_jax.systems.get]; `settings` are those of `make`.
+    The function's docstring becomes the system's description, and its keyword defaults become the
+    system's parameters. `lags` by name are options of [`get`][ndde_jax.systems.get]. `settings` are
+    those of `make`.
     """
     named = dict(lags) if isinstance(lags, Mapping) else {}
 
@@ -337,8 +339,9 @@ def register(
 
 
 def register_factory(name: str, *, source: str) -> Callable:
-    """Register a function that makes a system under `name` (a decorator), with its docstring as the
-    system's description.
+    """Register a function that makes a system under `name` (a decorator).
+
+    Its docstring becomes the system's description.
     """
 
     def keep(factory: Callable[..., System]) -> Callable[..., System]:
@@ -361,10 +364,10 @@ def names(kind: Checked[str | None] = None) -> tuple[str, ...]:
     **Arguments:**
 
     - `kind`: `"delay"` for the systems written here, `"dysts"` for the ordinary differential
-        equations of the dysts collection that JAX can trace, by default both. Whether JAX can trace
-        one is found by trying, which takes a second or two on the first call.
+        equations of the dysts collection that JAX can trace; both by default. The first call tries
+        to trace each of them, which takes a second or two.
 
-    **Raises:** `ValueError` for another kind.
+    **Raises:** `ValueError` for any other kind.
 
     ```python
     import ndde_jax as ndde
@@ -388,14 +391,14 @@ def get(name: Checked[str], **options) -> System:
     **Arguments:**
 
     - `name`: one of [`names`][ndde_jax.systems.names].
-    - `options`: lags and sizes the system names (`tau=23.0`, `size=5`), and any of its parameters
-        (`beta=0.25`). The steps follow the lags, so that they still divide them; for lags or
-        parameters under `jax.vmap` or `jax.grad` see `System.with_lags` and
+    - `options`: the named lags and sizes of the system (`tau=23.0`, `size=5`), and any of its
+        parameters (`beta=0.25`). The steps are adapted so that they still divide the lags. For lags
+        or parameters under `jax.vmap` or `jax.grad`, see `System.with_lags` and
         `System.with_parameters`.
 
     **Returns:** a [`System`][ndde_jax.systems.System].
 
-    **Raises:** `ValueError` for a name or option that is not known, and for a value out of range.
+    **Raises:** `ValueError` for an unknown name or option, and for a value out of range.
 
     ```python
     import ndde_jax as ndde
