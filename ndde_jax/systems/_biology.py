@@ -24,9 +24,9 @@ def mackey_glass(t, x, lagged, *, beta=0.2, gamma=0.1, n=10.0):
 
     x' = β x(t−τ) / (1 + x(t−τ)ⁿ) − γ x, with β = 0.2, γ = 0.1 per day, n = 10.
 
-    Cells are released into the blood in proportion to a count that is τ days old. x in units of the
-    density at which production turns down, time in days. Chaotic at τ = 17, 23 and 30; the
-    dimension of the attractor grows with τ.
+    Cells are released into the blood at a rate that depends on the density τ days ago. x is in
+    units of the density at which production turns down, time in days. Chaotic at τ = 17, 23 and 30.
+    The dimension of the attractor grows with τ.
     """
     late = lagged[0]
     return beta * late / (1 + late**n) - gamma * x
@@ -39,15 +39,15 @@ def mackey_glass(t, x, lagged, *, beta=0.2, gamma=0.1, n=10.0):
 def cheyne_stokes(
     t, x, lagged, *, production=6.0, removal=6.0 / 280, ventilation=80.0, threshold=41.53, n=62.62
 ):
-    """Carbon dioxide in the blood when breathing answers late (Cheyne-Stokes respiration).
+    """Carbon dioxide in the blood with a delayed breathing response (Cheyne-Stokes respiration).
 
     x' = λ − α x V(x(t−τ)), V(x) = V_m xⁿ / (θⁿ + xⁿ), with λ = 6 mmHg/min, V_m = 80 L/min,
     α = 0.0214 per L, τ = 0.25 min, and n = 62.6, θ = 41.5 mmHg.
 
-    x is the arterial pressure of CO₂ in mmHg, time in minutes. n and θ are such that at x = 40 mmHg
-    the ventilation is 7 L/min and grows by 10 L/min per mmHg, as in patients; healthy reflexes grow
-    by 4, and the steady state is lost above 7.44. Periods of about a minute of heavy and of
-    hardly any breathing.
+    x is the arterial pressure of CO₂ in mmHg, time in minutes. n and θ are chosen so that at
+    x = 40 mmHg the ventilation is 7 L/min and grows by 10 L/min per mmHg, as in patients. It grows
+    by 4 in healthy reflexes, and the steady state is unstable above 7.44. Heavy and very weak
+    breathing alternate with a period of about a minute.
     """
     late = (lagged[0] / threshold) ** n
     return production - removal * x * ventilation * late / (1 + late)
@@ -64,9 +64,9 @@ def pupil_reflex(t, x, lagged, *, alpha=3.21, c=200.0, theta=50.0, n=10.0):
     x' = c / (1 + (x(t−τ)/θ)ⁿ) − α x, with c = 200 mm²/s, θ = 50 mm², α = 3.21 per second,
     τ = 0.3 s, and n = 10.
 
-    Light falling on the retina closes the pupil after the time nerve and muscle need. x in mm²,
-    time in seconds. With the gain n = 10 of an optically amplified loop the pupil cycles about once
-    a second.
+    Light on the retina closes the pupil after the response time of nerve and muscle. x is in mm²,
+    time in seconds. With the gain n = 10 of an optically amplified loop, the pupil cycles about
+    once a second.
     """
     return c / (1 + (lagged[0] / theta) ** n) - alpha * x
 
@@ -77,14 +77,14 @@ def pupil_reflex(t, x, lagged, *, alpha=3.21, c=200.0, theta=50.0, n=10.0):
     sigma=0.02, dt=0.01, transient=100.0,
 )  # fmt: skip
 def testosterone(t, x, lagged, *, r0=10.0, k=2.0, n=6.0, g1=1.0, g2=1.0, d1=1.0, d2=1.0, d3=1.0):
-    """Release of testosterone: a chain of three hormones closed by a delayed negative feedback.
+    """Release of testosterone: a chain of three hormones with delayed negative feedback.
 
     R' = r₀ / (1 + (T(t−τ)/K)ⁿ) − d₁ R, L' = g₁ R − d₂ L, T' = g₂ L − d₃ T, with r₀ = 10,
     K = 2, n = 6, g₁ = g₂ = 1, d₁ = d₂ = d₃ = 1 per hour and τ = 1 h.
 
     R, L and T are releasing hormone (hypothalamus), luteinising hormone (pituitary) and
-    testosterone, all in arbitrary units, time in hours. The delay stands for transport in the
-    blood. The rates are rounded, not measured; pulses come every few hours.
+    testosterone, all in arbitrary units, time in hours. The delay represents transport in the
+    blood. The rates are rounded, not measured. Pulses occur every few hours.
     """
     r, luteinising, hormone = x
     released = r0 / (1 + (lagged[0, 2] / k) ** n) - d1 * r
@@ -99,14 +99,15 @@ def testosterone(t, x, lagged, *, r0=10.0, k=2.0, n=6.0, g1=1.0, g2=1.0, d1=1.0,
 def wilson_cowan(
     t, x, lagged, *, a=-1.0, b=-0.4, c=-1.0, theta_u=0.7, theta_v=0.5, beta=60.0, alpha=0.5
 ):
-    """Two populations of neurons that inhibit each other, and one of them itself, with two delays.
+    """Two mutually inhibiting populations of neurons, one self-inhibiting, with two delays.
 
     u' = −u + f(θ_u + a u(t−τ₁) + b v(t−τ₂)), v' = α (−v + f(θ_v + c u(t−τ₂))),
     f(z) = 1 / (1 + exp(−β z)), with a = −1, b = −0.4, c = −1, θ_u = 0.7, θ_v = 0.5, α = 0.5,
     β = 60, τ₁ = 1 and τ₂ = 1.4.
 
-    u and v are fractions of active cells, time in units of the decay time of u, v is slower. Inside
-    u signals need τ₁, between the populations τ₂. In the original v inhibits itself too. Periodic.
+    u and v are fractions of active cells, time is in units of the decay time of u, and v is slower.
+    Signals take τ₁ within u and τ₂ between the populations. In the original, v also inhibits
+    itself. Periodic.
     """
     u, v = x
     u_short, u_long, v_long = lagged[0, 0], lagged[1, 0], lagged[1, 1]
@@ -129,7 +130,7 @@ def hopfield_pair(
     B = [[−1.5, −0.1], [−0.2, −2.5]] and τ = 1.
 
     x are potentials in units of the range of the firing rate, time in units of the decay time of a
-    membrane. Every neuron drives every neuron, at once and after τ.
+    membrane. Every neuron drives every neuron, without delay and after τ.
     """
     return -x + instantaneous @ jnp.tanh(x) + delayed @ jnp.tanh(lagged[0])
 
@@ -144,10 +145,10 @@ def _hopfield_ring(t, x, lagged, *, weight):
 def hopfield_ring(*, size: int = 3, tau: RealScalarLike = 1.0) -> System:
     """A ring of neurons, each inhibited by its predecessor after a delay.
 
-    xᵢ' = −xᵢ + w tanh(xᵢ₋₁(t−τ)), with w = −2, τ = 1; `size` neurons, an odd number, since with an
-    even one the ring has stable rest states.
+    xᵢ' = −xᵢ + w tanh(xᵢ₋₁(t−τ)), with w = −2, τ = 1. `size`, the number of neurons,
+    must be odd: an even ring has stable rest states.
 
-    x are potentials, time in units of the decay time of a membrane; periodic.
+    x are potentials, time in units of the decay time of a membrane. Periodic.
     """
     if size < 1 or size % 2 == 0:
         raise ValueError(f"size must be odd and positive; got {size}.")
@@ -173,10 +174,10 @@ def fitzhugh_nagumo_pair(t, x, lagged, *, epsilon=0.01, a=1.3, coupling=0.5):
     ε uᵢ' = uᵢ − uᵢ³/3 − vᵢ + C (uⱼ(t−τ) − uᵢ), vᵢ' = uᵢ + a, with ε = 0.01, a = 1.3, C = 0.5,
     τ = 3.
 
-    u is the membrane potential, v the recovery; dimensionless, time in units of the recovery. Alone
-    either neuron rests. A spike of one arrives at the other a time τ later, so the pair fires in
-    antiphase with a period a little above 2 τ; the history excites the first one. The rest
-    state is stable too, and strong noise may end or start the firing. The noise acts on v.
+    u is the membrane potential, v the recovery; dimensionless, time in units of the recovery. A
+    single neuron rests. A spike of one neuron arrives at the other a time τ later, so the pair
+    fires in antiphase with a period slightly above 2 τ. The history excites the first neuron. The
+    rest state is also stable, and strong noise may end or start the firing. The noise acts on v.
     """
     u1, v1, u2, v2 = x
     u1_late, _, u2_late, _ = lagged[0]
@@ -194,9 +195,9 @@ def hutchinson(t, x, lagged, *, r=1.8):
 
     N' = r N (1 − N(t−τ)), with r = 1.8, τ = 1.
 
-    A population that feels the crowding of a time τ ago. N in units of the carrying capacity, time
-    in units of the delay. Oscillates for r τ > π/2. N stays positive without noise; a noise that
-    carries it below zero carries it away, so the default is small.
+    Growth depends on the population a time τ ago. N is in units of the carrying capacity, time in
+    units of the delay. Oscillates for r τ > π/2. N stays positive without noise. If noise takes it
+    below zero, it diverges, so the default noise is small.
     """
     return r * x * (1 - lagged[0])
 
@@ -207,14 +208,14 @@ def hutchinson(t, x, lagged, *, r=1.8):
     transient=500.0,
 )  # fmt: skip
 def nicholson_blowflies(t, x, lagged, *, p=10.0, n0=1.0, delta=0.2):
-    """Nicholson's blowflies: adults compete for the protein they need to lay eggs.
+    """Nicholson's blowflies: adults compete for the protein that they need to lay eggs.
 
     N' = P N(t−τ) exp(−N(t−τ)/N₀) − δ N, with P = 10 per day, δ = 0.2 per day, N₀ = 1 and
     τ = 15 days.
 
     N counts adults in units of the number at which the population reproduces fastest; eggs take τ
     days to mature. P τ and δ τ are rounded from the fit to Nicholson's data. Irregular cycles with
-    double peaks, a little longer than a month.
+    double peaks, slightly longer than a month.
     """
     late = lagged[0]
     return p * late * jnp.exp(-late / n0) - delta * x
@@ -227,7 +228,7 @@ def nicholson_blowflies(t, x, lagged, *, p=10.0, n0=1.0, delta=0.2):
     dt=0.002, sampling_step=0.1, transient=100.0,
 )  # fmt: skip
 def delayed_lotka_volterra(t, x, lagged, *, r1=2.5, r2=0.5, a11=1.0, a12=1.0, a21=1.0, a22=0.5):
-    """Predator and prey, where the prey feels its own crowding late.
+    """Predator and prey, where the prey limits its own growth with a delay.
 
     x' = x (r₁ − a₁₁ x(t−τ) − a₁₂ y), y' = y (−r₂ + a₂₁ x − a₂₂ y), with r₁ = 2.5, r₂ = 0.5,
     a₁₁ = a₁₂ = a₂₁ = 1, a₂₂ = 0.5, τ = 1.
@@ -252,8 +253,9 @@ def hes1(t, x, lagged, *, alpha_m=1.0, alpha_p=1.0, mu_m=0.03, mu_p=0.03, p0=100
     m' = α_m / (1 + (p(t−τ)/p₀)ⁿ) − μ_m m, p' = α_p m − μ_p p, with α_m = α_p = 1 and
     μ_m = μ_p = 0.03 per minute, p₀ = 100, n = 5, τ = 18.5 min.
 
-    m and p are amounts of messenger RNA and of protein; τ adds up transcription and translation.
-    The period is just under two hours, the amplitude small, since the Hopf bifurcation is near.
+    m and p are amounts of messenger RNA and protein. τ is the total time of transcription and
+    translation. The period is just under two hours. The amplitude is small because the Hopf
+    bifurcation is near.
     """
     messenger, protein = x
     messenger_rate = alpha_m / (1 + (lagged[0, 1] / p0) ** n) - mu_m * messenger
@@ -266,15 +268,15 @@ def hes1(t, x, lagged, *, alpha_m=1.0, alpha_p=1.0, mu_m=0.03, mu_p=0.03, p0=100
     sigma=(0.1, 0.03), dt=1.0, sampling_step=40.0, transient=30000.0,
 )  # fmt: skip
 def p53_mdm2(t, x, lagged, *, s=1.0, a=0.03, b=1e-4, c=1.0, d=0.01, k=12.0, kg=28.0):
-    """p53 and Mdm2: a protein makes its own killer, which takes time to be transcribed.
+    """p53 and Mdm2: a protein induces its own inhibitor, whose transcription takes time.
 
     p' = S − a q − b p, m' = c f(t−τ) / (k_g + f(t−τ)) − d m, with the complex
     q = ½ (p + m + k − √((p + m + k)² − 4 p m)) and the free p53 f = p − q, and with S = 1,
     a = 0.03, b = 0.0001, c = 1, d = 0.01 per second, k_g = 28, k = 12 and τ = 1200 s.
 
     p and m are numbers of p53 and Mdm2 molecules, time in seconds. k is the dissociation constant
-    of the complex; DNA damage is a change of k, here from the 180 of a healthy cell to 12, after
-    which p53 pulses. Both variables reach m' at the delay, since f depends on both.
+    of the complex. DNA damage changes k, here from 180 in a healthy cell to 12, and p53 then
+    pulses. Both variables drive m' at the delay, because f depends on both.
     """
 
     def bound(p, m):

@@ -16,8 +16,9 @@ def ikeda_delay(t, x, lagged, *, c=1.0, mu=-20.0, x0=0.0):
 
     x' = μ sin(x(t−τ) − x₀) − c x, with μ = −20, c = 1, x₀ = 0, τ = 2.
 
-    x is the phase shift of the light on one round trip, in radians; time in units of the relaxation
-    time of the medium, τ the round trip. Hyperchaotic, with many positive Lyapunov exponents.
+    x is the phase shift of the light in one round trip, in radians. Time is in units of the
+    relaxation time of the medium, and τ is the round-trip time. Hyperchaotic, with many
+    positive Lyapunov exponents.
     """
     return mu * jnp.sin(lagged[0] - x0) - c * x
 
@@ -36,14 +37,14 @@ def ikeda_delay(t, x, lagged, *, c=1.0, mu=-20.0, x0=0.0):
     transient=5000.0,
 )  # fmt: skip
 def lang_kobayashi(t, x, lagged, *, alpha=5.0, kappa=0.135, phase=0.5, pump=1.155, lifetime=1710.0):
-    """A semiconductor laser with light fed back by an external mirror.
+    """A semiconductor laser with optical feedback from an external mirror.
 
     E' = (1 + iα) N E + κ exp(−iφ) E(t−τ), T N' = P − N − (1 + 2N) |E|², with α = 5, κ = 0.135,
     φ = 0.5, P = 1.155, T = 1710, τ = 70.
 
-    E = E_re + i E_im is the slow amplitude of the field, N the excess of carriers, both scaled;
-    time in photon lifetimes of about a picosecond, τ the round trip to the mirror and back. The
-    noise acts on the field, as spontaneous emission does.
+    E = E_re + i E_im is the slow amplitude of the field, N the excess of carriers, both scaled.
+    Time is in photon lifetimes of about a picosecond, and τ is the round-trip time to the mirror.
+    The noise acts on the field, like spontaneous emission.
     """
     re, im, carriers = x
     re_late, im_late, _ = lagged[0]
@@ -64,9 +65,9 @@ def optoelectronic(t, x, lagged, *, beta=3.0, phase=-jnp.pi / 4, epsilon=0.05, d
 
     ε x' = −x − y + β cos²(x(t−τ) + φ), y' = δ x, with β = 3, φ = −π/4, ε = 0.05, δ = 1, τ = 1.
 
-    x is the voltage at the modulator in units that make it a phase, y its integral; time in
-    units of the fibre's delay, ε and δ the short and inverse long time of the filter. The
-    original device has ε near 0.001; the larger value keeps the chaos and the cost down.
+    x is the voltage at the modulator in units that make it a phase, and y is its integral. Time is
+    in units of the fibre's delay. ε is the short time of the filter and δ the inverse of its long
+    time. The original device has ε near 0.001; the larger value keeps the chaos at a lower cost.
     """
     fast, slow = x
     light = jnp.cos(lagged[0, 0] + phase) ** 2
@@ -84,14 +85,14 @@ def _sunflower(t, x, lagged, *, a, b, growth):
     "Somolinos (1978), Q. Appl. Math. 35, 465-478",
 )
 def sunflower(*, tau: RealScalarLike = 50.0) -> System:
-    """Circling of a growing shoot, which answers gravity when the growth hormone has arrived.
+    """Circling of a growing shoot that responds to gravity when the growth hormone has arrived.
 
-    x'' = −(a/τ) x' − (b/τ) sin x(t−τ), with a = 4.8, b = 0.186 and τ = 50, that is, a per minute
-    and b per minute squared after division.
+    x'' = −(a/τ) x' − (b/τ) sin x(t−τ), with a = 4.8, b = 0.186 and τ = 50. a/τ is per minute
+    and b/τ per minute squared.
 
-    x is the angle between shoot and plumb line in radians, v = x'; time in minutes. Oscillates for
-    τ above 34.8. The τ in the coefficients is the parameter `growth`, which `get(tau=…)`
-    changes with the lag.
+    x is the angle between the shoot and the vertical in radians, v = x', time in minutes.
+    Oscillates for τ above 34.8. The τ in the coefficients is the parameter `growth`, which
+    `get(tau=…)` changes together with the lag.
     """
     return make(
         _sunflower, parameters={"a": 4.8, "b": 0.186, "growth": tau}, lags=(tau,),
@@ -115,10 +116,10 @@ def stick_slip(
     μ(w) = μ_k + (μ_s − μ_k) exp(−(w/w₀)²), with ζ = 0.05, V = 0.5, μ_s = 1, μ_k = 0.5, w₀ = 0.5,
     ε = 0.05, g = 0.2, τ = 2.
 
-    x in units of the stretch under the weight of the block, time in units of 1/ω of block and
-    spring, v = x'. Friction falls with speed, so the block sticks to the belt and slips back. The
-    friction law is a smoothed Stribeck curve and the numbers are chosen here; the reference
-    controls such a block by delayed feedback.
+    x is in units of the stretch under the weight of the block, time in units of 1/ω of block and
+    spring, v = x'. Friction decreases with speed, so the block sticks to the belt and slips back.
+    The friction law is a smoothed Stribeck curve, with numbers that are not from the reference,
+    which controls such a block by delayed feedback.
     """
     position, velocity = x
     slip = belt - velocity
@@ -139,8 +140,8 @@ def van_der_pol_delay(t, x, lagged, *, epsilon=0.5, gain=0.5):
 
     x'' = ε (1 − x²) x' − x + ε k x(t−τ), with ε = 0.5, k = 0.5, τ = 1.
 
-    x in units of the amplitude at which damping changes sign, time in units of 1/ω, v = x'. The
-    phase of the feedback decides whether it drives or brakes; periodic.
+    x is in units of the amplitude at which damping changes sign, time in units of 1/ω, v = x'. The
+    phase of the feedback determines whether it drives or brakes. Periodic.
     """
     position, velocity = x
     force = epsilon * (1 - position**2) * velocity - position + epsilon * gain * lagged[0, 0]
@@ -153,13 +154,14 @@ def van_der_pol_delay(t, x, lagged, *, epsilon=0.5, gain=0.5):
     dt=0.005, sampling_step=0.1, transient=200.0,
 )  # fmt: skip
 def duffing_delay(t, x, lagged, *, damping=0.1, alpha=-1.0, gamma=-0.5):
-    """A bistable Duffing oscillator with a delayed force and nothing else that drives it.
+    """A bistable Duffing oscillator driven only by a delayed force.
 
     x'' = −μ x' − α x (1 − x²) − γ x(t−τ), with μ = 0.1, α = −1, γ = −0.5 and τ = 3.
 
-    x in units of half the distance of the wells, time in units of the inverse frequency at the
-    barrier, v = x'. Without the delay the oscillator comes to rest. The damping of the reference,
-    0.01, is so weak that noise or a coarse step carries the oscillator to a far larger cycle.
+    x is in units of half the distance between the wells, time in units of the inverse frequency at
+    the barrier, v = x'. Without the delay, the oscillator comes to rest. The damping of the
+    reference, 0.01, is so weak that noise or a coarse step moves the oscillator to a much larger
+    cycle.
     """
     position, velocity = x
     force = -damping * velocity - alpha * position * (1 - position**2) - gamma * lagged[0, 0]
@@ -178,16 +180,17 @@ def _kuramoto(t, x, lagged, *, power, damping, feedback, coupling):
     "kuramoto_inertia", source="Schäfer et al. (2016), Eur. Phys. J. Special Topics 225, 569-582"
 )
 def kuramoto_inertia(*, tau: RealScalarLike = 0.92) -> System:
-    """Kuramoto oscillators with inertia: a power grid whose prices answer the frequency late.
+    """Kuramoto oscillators with inertia: a power grid with delayed price response to frequency.
 
     θⱼ'' = Pⱼ − α θⱼ' − γ θⱼ'(t−τ) + Σᵢ Kᵢⱼ sin(θᵢ − θⱼ), with α = 0.2, γ = 0.25, τ = 0.92, a
-    consumer P₁ = −3 and three producers P = 1 around it, and K = 8 on the three lines.
+    consumer P₁ = −3 connected to three producers P = 1, and K = 8 on the three lines.
 
-    θ in radians relative to the grid's reference phase, w = θ' in radians per unit of time, powers
-    per inertia. Producers and consumers act on a frequency that is τ old. At this delay that feeds
-    the oscillations of the producers against each other instead of damping them, and the damping α,
-    twice that of the reference, keeps them from tearing the grid apart. The mean angle is constant
-    without noise and diffuses with it; differences stay bounded. The noise acts on the rates.
+    θ is in radians relative to the grid's reference phase, w = θ' in radians per unit of time,
+    powers per inertia. Producers and consumers respond to the frequency a time τ ago. At this
+    delay, the response amplifies oscillations of the producers against each other instead of
+    damping them. The damping α, twice that of the reference, keeps the grid together. The mean
+    angle is constant without noise and diffuses with noise; differences stay bounded. The
+    noise acts on the rates.
     """
     size = 4
     coupling = np.zeros((size, size))
@@ -218,9 +221,9 @@ def suarez_schopf(t, x, lagged, *, alpha=0.75):
 
     T' = T − T³ − α T(t−τ), with α = 0.75, τ = 6.
 
-    T is the temperature anomaly of the eastern Pacific. A warm anomaly strengthens itself through
-    the winds and sends Rossby waves west, which return as cooling Kelvin waves a time τ later.
-    T in units of the saturated anomaly, time in units of the growth time; periodic.
+    T is the temperature anomaly of the eastern Pacific. A warm anomaly amplifies itself through the
+    winds and sends Rossby waves west, which return as cooling Kelvin waves a time τ later. T is in
+    units of the saturated anomaly, time in units of the growth time. Periodic.
     """
     return x - x**3 - alpha * lagged[0]
 
@@ -232,20 +235,20 @@ def suarez_schopf(t, x, lagged, *, alpha=0.75):
     history=(0.5, 0.2, -0.1), sigma=0.02, dt=0.05, transient=100.0,
 )  # fmt: skip
 def enso3_chain(t, x, lagged, *, alpha=0.75, coupling=0.1):
-    """Three Suarez-Schopf oscillators, each with a delay of its own, coupled in a closed chain.
+    """Three Suarez-Schopf oscillators with different delays, coupled in a closed chain.
 
-    xᵢ' = xᵢ − xᵢ³ − α xᵢ(t−τᵢ) + k (xᵢ₋₁ − xᵢ), with α = 0.75, k = 0.1, τ = (6, 5, 4), and x₃
-    before x₁.
+    xᵢ' = xᵢ − xᵢ³ − α xᵢ(t−τᵢ) + k (xᵢ₋₁ − xᵢ), with α = 0.75, k = 0.1, τ = (6, 5, 4), and
+    x₀ = x₃.
 
-    Regions of an ocean with different wave transit times that exchange heat with one neighbour.
-    Units as in `suarez_schopf`. `lags` are (4, 5, 6), ascending: x₃ has the first.
+    Ocean regions with different wave transit times, each exchanging heat with one neighbour. Units
+    as in `suarez_schopf`. `lags` are (4, 5, 6), ascending: the first belongs to x₃.
     """
-    # Each variable reads its own lag; the shortest belongs to the last one.
+    # Each variable reads its own lag; the shortest belongs to the last variable.
     own = jnp.stack([lagged[2, 0], lagged[1, 1], lagged[0, 2]])
     return x - x**3 - alpha * own + coupling * (jnp.roll(x, 1) - x)
 
 
-_DAYS = 365.25 / 12  # of a month
+_DAYS = 365.25 / 12  # per month
 
 
 @register(
@@ -261,10 +264,10 @@ def tziperman_enso(
     h' = a tanh(κ h(t−τ₁)) − b tanh(κ h(t−τ₂)) + c cos(ω t), with a = 1/180, b = 1/120 and c = 1/138
     per day, ω = 2π per year, τ₁ = 1.15 and τ₂ = 5.75 months, and κ = 2.
 
-    h is the anomaly of the depth of the thermocline at the eastern boundary, in units of its
-    saturation; time in months, to which the rates are converted. Kelvin waves bring the winds of
-    τ₁ ago, reflected Rossby waves those of τ₂ ago. The drift depends on the time of year, which the
-    graph cannot show. There is no dependence on the present state. With b < a the depth runs off.
+    h is the anomaly of the thermocline depth at the eastern boundary, in units of its saturation.
+    Time is in months, and the rates are converted accordingly. Kelvin waves carry the effect of the
+    winds τ₁ ago, reflected Rossby waves that of the winds τ₂ ago. The drift depends on the time of
+    year, which the graph cannot show, and not on the present state. If b < a, the depth diverges.
     """
     kelvin, rossby = lagged
     return a * jnp.tanh(kappa * kelvin) - b * jnp.tanh(kappa * rossby) + c * jnp.cos(omega * t)
@@ -280,9 +283,9 @@ def ghil_zaliapin_enso(t, x, lagged, *, kappa=10.0, b=1.0):
 
     T' = −tanh(κ T(t−τ)) + b cos(2π t), with κ = 10, b = 1 and τ = 0.6.
 
-    T is the temperature anomaly of the eastern Pacific in units of the wind-driven change in a
-    year; time in years. The drift depends on the time of year, which the graph cannot show, and not
-    on the present state.
+    T is the temperature anomaly of the eastern Pacific, in units of the wind-driven change in a
+    year. Time is in years. The drift depends on the time of year, which the graph cannot show, and
+    not on the present state.
     """
     return b * jnp.cos(2 * jnp.pi * t) - jnp.tanh(kappa * lagged[0])
 
@@ -295,14 +298,14 @@ def ghil_zaliapin_enso(t, x, lagged, *, kappa=10.0, b=1.0):
 def recharge_oscillator(
     t, x, lagged, *, mu=0.7, b0=2.5, gamma=0.75, r=0.25, alpha=0.125, c=1.0, e=3.0
 ):
-    """A recharge oscillator of El Niño whose western Pacific answers the winds late.
+    """A recharge oscillator of El Niño with a delayed response of the western Pacific to winds.
 
     T' = (γ b − c) T + γ h − e (h + b T)³, h' = −r h − α b T(t−τ), b = μ b₀, with γ = 0.75, c = 1,
     r = 0.25, α = 0.125, b₀ = 2.5, μ = 0.7, e = 3 and τ = 0.5.
 
-    T is the temperature of the eastern Pacific in units of 7.5 °C, h the depth of the
-    thermocline in the west in units of 150 m, time in units of 2 months, so that τ is the month in
-    which equatorial waves cross the basin. In the original τ = 0. Periodic, a cycle in 3.3 years.
+    T is the temperature of the eastern Pacific in units of 7.5 °C, h the thermocline depth in the
+    west in units of 150 m. Time is in units of 2 months, so that τ is the one month in which
+    equatorial waves cross the basin. In the original, τ = 0. Periodic, with a cycle of 3.3 years.
     """
     temperature, depth = x
     b = b0 * mu

@@ -12,12 +12,12 @@ from ._system import System, make, register, register_factory
     drivers={"x": "x x@1"}, history=(1.0,), sigma=0.5, dt=0.01, transient=10.0,
 )  # fmt: skip
 def linear_one_lag(t, x, lagged, *, a=-1.0, b=-0.5):
-    """Langevin's equation with a delayed term.
+    """The Langevin equation with a delayed term.
 
     dX = (a X + b X(t−τ)) dt + σ dW, with a = −1, b = −0.5, σ = 0.5, τ = 1.
 
-    Noise drives it; without noise it comes to rest. The stationary variance is 0.1151 and the
-    covariance at the lag 0.0198, by the closed form of the reference. Dimensionless.
+    Driven by noise; without noise it comes to rest. The stationary variance is 0.1151 and the
+    covariance at the lag is 0.0198, from the closed form of the reference. Dimensionless.
     """
     return a * x + b * lagged[0]
 
@@ -36,7 +36,7 @@ def linear_several_lags(
     x' = −1.5 x + 0.3 y − 0.8 y(t−0.5), y' = −y + 0.6 x(t−1) − 0.2 y(t−1), both with noise
     σ = (0.5, 0.4).
 
-    Noise drives it; without noise it comes to rest. The parameters `present` [target source] and
+    Driven by noise; without noise it comes to rest. The parameters `present` [target source] and
     `past` [lag target source] hold the coefficients, zeros included. Dimensionless.
     """
     return present @ x + jnp.einsum("lij,lj->i", past, lagged)
@@ -51,8 +51,9 @@ def minus_delay(t, x, lagged):
 
     x' = −x(t−τ), with τ = 1 and x = 1 on t ≤ 0.
 
-    Its solution is the polynomial Σₖ (−1)ᵏ (t − (k−1) τ)ᵏ / k!, over k from 0 while the bracket is
-    positive, a test of any integrator. It decays to zero for τ < π/2, so long data need the noise.
+    Its solution is the polynomial Σₖ (−1)ᵏ (t − (k−1) τ)ᵏ / k!, summed from k = 0 while the bracket
+    is positive. This tests any integrator. It decays to zero for τ < π/2, so long records need the
+    noise.
     """
     return -lagged[0]
 
@@ -63,7 +64,7 @@ def minus_delay(t, x, lagged):
     transient=50.0,
 )  # fmt: skip
 def two_lag_pair(t, x, lagged, *, gain=1.5, decay=0.5):
-    """Two saturating variables in a negative loop with two lags.
+    """Two saturating variables in a negative feedback loop with two lags.
 
     x' = −x + tanh(g y(t−1)) − c x(t−1.7), y' = −y − tanh(g x(t−1.7)), with g = 1.5, c = 0.5.
 
@@ -94,12 +95,12 @@ def scroll_delay(t, x, lagged, *, alpha=0.2, beta=0.2):
     drivers={"x": "x@1"}, history=(0.1,), sigma=0.02, dt=0.02, sampling_step=0.1, transient=200.0,
 )  # fmt: skip
 def sprott_delay(t, x, lagged):
-    """A sine of the past and nothing else.
+    """A rate that is a sine of the past state.
 
     x' = sin(x(t−τ)), with τ = 5.1.
 
-    Dimensionless; the present state does not enter. Chaotic. The equation does not change when x
-    grows by 2π, so x wanders over the wells between them, rarely and without bound.
+    Dimensionless; the present state does not enter. Chaotic. The equation is invariant under
+    x → x + 2π, so x moves from well to well, rarely and without bound.
     """
     return jnp.sin(lagged[0])
 
@@ -110,7 +111,7 @@ def sprott_delay(t, x, lagged):
     transient=200.0,
 )  # fmt: skip
 def voss_delay(t, x, lagged, *, alpha=3.24):
-    """An electronic circuit with a cubic delayed feedback.
+    """An electronic circuit with cubic delayed feedback.
 
     x' = −α x − 10.44 z³ − 13.95 z² − 3.63 z + 0.85, z = x(t−τ), with α = 3.24, τ = 13.28.
 
@@ -125,7 +126,7 @@ def voss_delay(t, x, lagged, *, alpha=3.24):
     lags={"tau": 4.9}, drivers={"x": "x@1"}, history=(0.1,), sigma=0.02, dt=0.02, transient=200.0,
 )  # fmt: skip
 def piecewise_circuit(t, x, lagged, *, alpha=1.0, beta=1.0, c=2.24):
-    """An electronic circuit with two scrolls, its piecewise characteristic made a cubic.
+    """An electronic circuit with two scrolls, its piecewise characteristic replaced by a cubic.
 
     x' = −α z + β (3 z/c − (z/c)³), z = x(t−τ), with α = β = 1, c = 2.24, τ = 4.9.
 
@@ -145,9 +146,9 @@ def _mackey_glass_network(t, x, lagged, *, beta, gamma, n, weights):
 
 
 def _network(weights: Square, tau: RealScalarLike, delay: RealScalarLike) -> System:
-    """Return Mackey-Glass units joined by `weights`."""
+    """Return Mackey-Glass units coupled by `weights`."""
     size = len(weights)
-    # Equal units under a common driver would end up in the same state.
+    # Equal units with a common driver would synchronise.
     beta = 0.2 * (1 + 0.1 * np.linspace(-1, 1, size))
     graph = np.zeros((size, size, 3), bool)
     graph[:, :, 0] = graph[:, :, 2] = np.eye(size, dtype=bool)
@@ -180,9 +181,9 @@ def mackey_glass_ring(
     xᵢ' = β ((1−ε) f(xᵢ(t−τ)) + ε f(xᵢ₋₁(t−d))) − γ xᵢ, f(x) = x / (1 + xⁿ), with β ≈ 0.2,
     γ = 0.1, n = 10, ε = `coupling` = 0.2, τ = 23 and d = `delay` = 10.
 
-    Units as in `mackey_glass`, but β grows by a fifth from the first unit to the last, from 0.18 to
-    0.22, since equal units under equal drivers end up in the same state. The parameter `weights`
-    [source target] holds ε. `lags` are (d, τ), so d must be below τ. Chaotic.
+    Units as in `mackey_glass`, but β increases from 0.18 in the first unit to 0.22 in the last,
+    because equal units with equal drivers would synchronise. The parameter `weights`
+    [source target] holds ε. `lags` are (d, τ), so d must be less than τ. Chaotic.
     """
     _check_network(size, coupling)
     return _network(coupling * np.roll(np.eye(size), 1, axis=1), tau, delay)
@@ -196,12 +197,12 @@ def mackey_glass_star(
     tau: RealScalarLike = 23.0,
     delay: RealScalarLike = 10.0,
 ) -> System:
-    """A Mackey-Glass unit that drives all others, which do not drive anything.
+    """A Mackey-Glass unit that drives all others, which drive only themselves.
 
     x₁' = β f(x₁(t−τ)) − γ x₁, xᵢ' = β ((1−ε) f(xᵢ(t−τ)) + ε f(x₁(t−d))) − γ xᵢ for i > 1,
     f(x) = x / (1 + xⁿ), with the parameters of `mackey_glass_ring`.
 
-    The leaves have a common driver and no links, so whatever seems to link them is spurious.
+    The driven units share a driver but have no links, so links found between them are spurious.
     """
     _check_network(size, coupling)
     weights = np.zeros((size, size))
@@ -225,7 +226,7 @@ def mackey_glass_network(
     the parameters of `mackey_glass_ring`.
 
     Every ordered pair of the `size` units is linked with `probability`, drawn by NumPy's generator
-    from `seed`; what a unit receives, `coupling` in all, is shared equally among its drivers.
+    from `seed`. The total input of a unit, `coupling`, is shared equally among its drivers.
     """
     _check_network(size, coupling)
     if not 0 <= probability <= 1:
@@ -247,13 +248,13 @@ def mackey_glass_network(
     history=(1.0, 1.0, 20.0, -5.0, -5.0, 25.0), sigma=0.1, dt=0.001, transient=20.0,
 )  # fmt: skip
 def lorenz63_delayed(t, x, lagged, *, sigma=10.0, rho=(28.0, 35.0), beta=8 / 3, coupling=2.0):
-    """Two Lorenz systems, of which the first drives the second after a delay.
+    """Two Lorenz systems; the first drives the second after a delay.
 
-    xᵢ' = σ (yᵢ − xᵢ), yᵢ' = xᵢ (ρᵢ − zᵢ) − yᵢ, zᵢ' = xᵢ yᵢ − β zᵢ, and x₂' has the further term
+    xᵢ' = σ (yᵢ − xᵢ), yᵢ' = xᵢ (ρᵢ − zᵢ) − yᵢ, zᵢ' = xᵢ yᵢ − β zᵢ, and x₂' has the additional term
     k (x₁(t−τ) − x₂); σ = 10, ρ = (28, 35), β = 8/3, k = 2 and τ = 0.3.
 
     Dimensionless convection; time in units of the heat diffusion time over 1 + a². ρ differs so
-    that the two do not synchronise. Chaotic.
+    that the two systems do not synchronise. Chaotic.
     """
     x1, y1, z1, x2, y2, z2 = x
     first = sigma * (y1 - x1), x1 * (rho[0] - z1) - y1, x1 * y1 - beta * z1
@@ -277,9 +278,9 @@ def lorenz96_delayed(*, size: int = 6, tau: RealScalarLike = 0.5) -> System:
     xᵢ' = (xᵢ₊₁ − xᵢ₋₂) xᵢ₋₁ − xᵢ + F + k (xᵢ₊ₕ(t−τ) − xᵢ), h = size // 2, with F = 8, k = 0.5,
     τ = 0.5.
 
-    x is some quantity of the atmosphere at equidistant places; a unit of time is about five
-    days. Waves take τ to reach the far side. Chaotic. `size` is at least 5, so that the delayed
-    neighbour is none of those that act at once.
+    x is an atmospheric quantity at equidistant points. One time unit is about five days. Waves take
+    τ to reach the far side. Chaotic. `size` is at least 5, so that the delayed neighbour is not one
+    of the undelayed ones.
     """
     if size < 5:
         raise ValueError(f"size must be at least 5; got {size}.")
