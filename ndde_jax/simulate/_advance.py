@@ -160,8 +160,8 @@ def _stable(problem: Problem, ys, n, plan: Plan):
     """Return False for a path that grew, up to row `n`, because its steps are too long.
 
     The final state then lies along the direction in which the error grows. From one step to the
-    next, the drift changes by more than the stability regions of explicit methods allow. Growth of
-    the true solution is resolved there.
+    next, the increment changes by more than the stability regions of explicit methods allow. Growth
+    of the true solution is resolved there.
     """
     if ys.shape[0] < SHORT_RUN:
         return jnp.asarray(True)

@@ -82,10 +82,10 @@ def _between_states(problem: Problem, records, n_steps: int) -> Float[Array, "ti
 
 
 def between(late, later, sooner, fraction, near):
-    """Return a reading a fraction of a step away from `late`, on the line towards `later`.
+    """Return a reading a fraction of a step before `late`, interpolated linearly.
 
-    The line has kinks at states. There the derivative is the mean of both sides, as in central
-    differences.
+    `later` is the state one step before `late`. The line has kinks at states. There the derivative
+    is the mean of both sides, as in central differences.
     """
     slope = jnp.where(near, 0.5 * (later - sooner), later - late)
     # In a diverged path, 0 · ∞ would spoil derivatives; `late` still shows the divergence.

@@ -90,7 +90,7 @@ def solve_sdde(
     - `delay_bounds`: bounds on the delays in units of time, required where `jit` or `vmap` traces
         the delays, so that buffer sizes are known. All delays within the bounds share a program.
         Without bounds, delays between successive step counts of the form 2^k or 3·2^k share one.
-        A delay outside the bounds makes all values NaN. `lag_bounds` is an alias.
+        A traced delay outside the bounds makes all values NaN. `lag_bounds` is an alias.
     - `y0`: the state at `t0` if it differs from the end of the history: a jump there.
     - `jumps`: times at which the drift itself jumps, for example where a forcing is switched on.
         Steps end at these times and at sums of delays after them, so that solvers keep their order.
@@ -104,8 +104,8 @@ def solve_sdde(
 
     **Raises:** `ValueError` for delays below dt, outside their bounds or traced without bounds, a
     history that is too short or not finite, a `sigma` or `increments` of the wrong shape, noise
-    without `key`, a solver that is not explicit, and a dt that single precision cannot resolve at
-    `t0`; all before anything is compiled.
+    without `key`, a solver that is not explicit, and a dt that the floating-point precision cannot
+    resolve at `t0`; all before anything is compiled.
 
     The derivatives of a solution jump at `t0` and at sums of delays after it. Where dt does not
     divide the delays, solvers of order above 2 divide the steps that contain such a kink.
@@ -227,7 +227,7 @@ def log_density(
     - `args`, `t0`: as for [`solve_sdde`][ndde_jax.solve_sdde].
     - `delay_bounds`: required where delays are traced, and for comparing densities at different
         delays: the bounds fix the number of conditioning samples, so that all densities have the
-        same number of terms. A delay outside gives NaN.
+        same number of terms. A traced delay outside gives NaN.
 
     **Returns:** the log density, in nats.
 
