@@ -24,9 +24,9 @@ def mackey_glass(t, x, lagged, *, beta=0.2, gamma=0.1, n=10.0):
 
     x' = β x(t−τ) / (1 + x(t−τ)ⁿ) − γ x, with β = 0.2, γ = 0.1 per day, n = 10.
 
-    Cells are released into the blood at a rate that depends on the density τ days ago. x is in
-    units of the density at which production turns down, time in days. Chaotic at τ = 17, 23 and 30.
-    The dimension of the attractor grows with τ.
+    Cells are released into the blood in proportion to a count that is τ days old. x in units of the
+    density at which production turns down, time in days. Chaotic at τ = 17, 23 and 30; the
+    dimension of the attractor grows with τ.
     """
     late = lagged[0]
     return beta * late / (1 + late**n) - gamma * x
