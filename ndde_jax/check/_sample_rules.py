@@ -815,7 +815,7 @@ def _clipped(evidence: SampleEvidence) -> Iterator[Hit]:
         weight, at_zero = None, (sensor.x == 0).mean() == sensor.clipped
         if sensor.clipped > 0.003 and at_zero and sensor.x.min() == 0:
             weight = NOTE
-            words: dict[str, Any] = {
+            words = {
                 "where": "zero, its smallest value: there was none, as of rain, or the sensor does "
                 "not read less",
                 "remedy": "If the sensor is at its limit there, mark these samples as missing.",
