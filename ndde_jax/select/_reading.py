@@ -297,6 +297,7 @@ def _as_read(
     }
     unsure = abs(readings.evidence) < tells[other] or (coarse and likelier == "map")
     unsure = unsure and not (readings.smooth and likelier == "flow")
+    needed = np.zeros(dim, bool)
     if unsure or np.asarray(chosen.found.products).any():
         searched = {
             likelier: chosen,
@@ -318,7 +319,8 @@ def _as_read(
             if readings.name == "undecided":
                 return as_map, (UNDECIDED["map"].format(nats=between),)
             if not _between_lags(readings) and _n_sign_changes(chosen) > _n_sign_changes(as_map):
-                as_map.readings = readings._replace(nats=readings.nats + nats)
+                both = np.where(needed, nats, readings.nats + nats)
+                as_map.readings = readings._replace(nats=both)
                 return as_map, (READ_AS_MAP,)
         if abs(total) > max(abs(readings.evidence), tells[reading]):
             best = searched[reading]
@@ -326,6 +328,8 @@ def _as_read(
             return best, (SEARCHED[reading].format(nats=f"{abs(total):.3g} nats"),)
     if readings.name == "undecided":
         why = UNDECIDED[likelier]
+    elif needed.any():
+        why = SEARCHED[likelier]
     else:
         why = SMOOTH if readings.smooth and likelier == "flow" else DECIDED[likelier]
     return chosen, (why.format(nats=between),)

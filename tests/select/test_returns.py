@@ -79,9 +79,9 @@ def volatile(seed, variables=8, n=1200):
 @pytest.mark.slow
 def test_a_volatile_time_makes_no_links():
     found, pairs = found_in(volatile(0)[0])
-    assert not pairs.any() and any("calm" in said for said in found.choices)
+    assert not pairs.any() and any("volatile times" in said for said in found.choices)
     found, _ = found_in(np.random.default_rng(2).normal(size=(500, 4)))
-    assert not any("calm" in said for said in found.choices)
+    assert not any("volatile times" in said for said in found.choices)
 
 
 @pytest.mark.slow
@@ -92,7 +92,7 @@ def test_links_are_found_in_volatile_times():
     x[1:] += 0.25 * x[:-1] @ truth
     found, pairs = found_in(x)
     assert (pairs & truth).sum() == 6 and (pairs & ~truth).sum() <= 1
-    assert any("calm" in said for said in found.choices)
+    assert any("volatile times" in said for said in found.choices)
 
 
 def test_windows_count_by_how_calm_their_time_is():

@@ -43,7 +43,7 @@ def test_an_oscillation_of_the_systems_own_stays_and_the_report_says_so(own):
     np.testing.assert_array_equal(
         chosen.screened.windows.increment, again.screened.windows.increment
     )
-    assert note.name == "rhythm" and "It stays" in note.text
+    assert note.name == "rhythm" and "It is kept" in note.text
     np.testing.assert_array_equal(after.values[0], before.as_measured().values[0])
     np.testing.assert_array_equal(note.removed(after.times[0]), 0)
     (finding,) = (f for f in ndde.data_findings(after) if f.name in ("rhythm", "season"))
