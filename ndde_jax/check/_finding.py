@@ -7,7 +7,7 @@ from typing import Any
 from .._spoken import listed
 
 MEASURED, ESTIMATED, ASSUMED = "measured", "estimated", "assumed"
-# The weight of a finding in the verdict. `GRAVITY` is the order in which findings are reported.
+# The weight of a finding in the verdict; `SEVERITY_ORDER` is the order in which they are reported.
 NOTE, RESERVATION, PROBLEM = "note", "reservation", "problem"
 SEVERITY_ORDER = (PROBLEM, RESERVATION, NOTE)
 # The evidence of a rule: the samples alone, a graph with its drift, the same for the conditions of

@@ -66,6 +66,8 @@ STUCK, REPEATS = 8, 0.1
 PAUSES = 3
 # Share of changes that directly follow another, from which on a repeating variable is at rest.
 RESTING = 0.1
+# Share of samples at the largest or smallest value beyond which a sensor counts as clipped.
+CLIPPED = 0.003
 # Share of samples that repeat the one before, above which values were held.
 REPEATED = 0.45
 # The same share for values that are written only after a large enough change.
@@ -803,7 +805,7 @@ def _wrapped(evidence: SampleEvidence) -> Iterator[Hit]:
     "{share:.1%} of the samples of {name} sit exactly at {where}.",
     "{remedy}",
     limits=Limits(
-        reservation=0.003, why="a good record of 1000 samples has no extreme value three times"
+        reservation=CLIPPED, why="a good record of 1000 samples has no extreme value three times"
     ),
 )
 def _clipped(evidence: SampleEvidence) -> Iterator[Hit]:
@@ -813,7 +815,7 @@ def _clipped(evidence: SampleEvidence) -> Iterator[Hit]:
             "remedy": "Mark these samples as missing, or extend the range.",
         }
         weight, at_zero = None, (sensor.x == 0).mean() == sensor.clipped
-        if sensor.clipped > 0.003 and at_zero and sensor.x.min() == 0:
+        if sensor.clipped > CLIPPED and at_zero and sensor.x.min() == 0:
             weight = NOTE
             words = {
                 "where": "zero, its smallest value: there was none, as of rain, or the sensor does "
@@ -842,7 +844,7 @@ def _held(evidence: SampleEvidence) -> Iterator[Hit]:
             why = f"a value is written only after a change of {band:.3g} or more"
             remedy = "Ask for all samples, without exception reporting or compression."
             held = RESERVATION if share <= REPEATED else None
-        elif sensor.clipped <= 0.003 and tests.consecutive_change_share(sensor.x) < RESTING:
+        elif sensor.clipped <= CLIPPED and tests.consecutive_change_share(sensor.x) < RESTING:
             why = "it was recorded less often than it is listed, or is an input that is held "
             why += "between changes"
             remedy = "Use each measurement once: sample as rarely as the slowest variable. Declare "
@@ -869,7 +871,7 @@ def _held(evidence: SampleEvidence) -> Iterator[Hit]:
 def _stuck(evidence: SampleEvidence) -> Iterator[Hit]:
     for sensor in _fine_sensors(evidence):
         run, lowest = sensor.run, sensor.x[sensor.run.start] == sensor.x.min()
-        if sensor.clipped <= 0.003 and run.repeats < REPEATS and not (lowest or _slow(sensor)):
+        if sensor.clipped <= CLIPPED and run.repeats < REPEATS and not (lowest or _slow(sensor)):
             words = {"name": sensor.name, "value": sensor.x[run.start], "run": run.length}
             yield Hit(float(run.length), words, variable=sensor.name)
 

@@ -128,7 +128,7 @@ def _next(
     logarithms = [f for f in notes if "transform=" in f.remedy] if reasons else []
     remedies = [f.remedy for f in reasons + logarithms if f.remedy]
     if judged == REFUSED:
-        remedies += _declared(evidence)
+        remedies += _advice_to_declare(evidence)
     by_code = ("x[", "inputs=['", "transform=")
     remedies.sort(key=lambda said: next((k for k, one in enumerate(by_code) if one in said), 3))
     if not remedies:
@@ -138,7 +138,7 @@ def _next(
     return " ".join((first, *itertools.islice(again, 1)))
 
 
-def _declared(e: GraphEvidence) -> list[str]:
+def _advice_to_declare(e: GraphEvidence) -> list[str]:
     """Return the advice to declare the variables that drive others and that no other drives.
 
     Nobody can tell from a record that rain comes from outside, and what is doubtful about its own

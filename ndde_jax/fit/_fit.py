@@ -153,7 +153,7 @@ class MeanLoss(eqx.Module):
             def drawn(gates):
                 drift = MaskedDrift(scale_inputs(layers, gates))
                 model = NeuralDDE(drift, every, self.scaling, self.dt, self.lags)
-                return jax.vmap(lambda history, rate: self._of_window(model, history, rate))(
+                return jax.vmap(lambda history, rate: self._checked_loss(model, history, rate))(
                     histories, rates.T
                 )
 
@@ -169,7 +169,7 @@ class MeanLoss(eqx.Module):
         mean = jnp.sum(weight[None, None, :, None] * each, axis=(1, 2))
         return mean.reshape(-1) / (gates.shape[1] * total)
 
-    def _of_window(self, model: NeuralDDE, history: Array, rate: Array) -> Any:
+    def _checked_loss(self, model: NeuralDDE, history: Array, rate: Array) -> Any:
         """Return the loss of one window; raise if it is not of numbers."""
         loss = self.function(model, history, rate)
         if not isinstance(loss, jax.Array | np.ndarray | np.number | float | int):

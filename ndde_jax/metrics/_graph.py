@@ -211,7 +211,7 @@ def _nan_unless_ranked(value, scores, keep, ranked):
 
 
 def _ranked(scores, truth, where):
-    flat = _flat(_codes(scores), truth, where, "scores")
+    flat = _flat(_ranks_of_doubles(scores), truth, where, "scores")
     told = jnp.ravel(jnp.asarray(truth))
     if not is_traced(told, flat):
         other = np.asarray(told)[np.asarray(flat[2]) & ~np.isin(told, (0, 1))]
@@ -223,7 +223,7 @@ def _ranked(scores, truth, where):
     return flat
 
 
-def _codes(scores):
+def _ranks_of_doubles(scores):
     """Return scores that JAX would round to single precision as positions in their order, since
     small p-values, or 1 less these, would be tied.
     """

@@ -110,7 +110,7 @@ def _certificate(free, radius, rate):
 
 @on_host_or_traced
 def _box(xp, history, valid, own: Scaling, center):
-    """Return the centre, by default the midrange of the states, and `SPARE` times the largest
+    """Return the centre, by default the midrange of the states, and `BOX_MARGIN` times the largest
     distance of a state from it.
     """
     states, there = history * own.scale[None, None] + own.center[None, None], valid[:, None, None]

@@ -58,7 +58,7 @@ BY_LOGARITHMS = (
 DECISIVE_NATS, DECISIVE_NATS_COARSE = 0.05, 0.35
 # Fall of the criterion per window by products from which on they are needed. In simulated bilinear
 # systems and Lorenz's with noise true products make it fall by .04 to .5, and false ones of linear
-# flows by .03 at most; chosen with these in view.
+# flows by .035 at most; chosen with these in view.
 NEEDED = 0.05
 # Share of a target's windows that must be complete for them to decide how it is read.
 COMPLETE = 0.5

@@ -191,9 +191,7 @@ def test_what_to_do_next_is_said_once(found):
 
 
 def test_what_nothing_drives_is_to_be_declared_where_a_graph_is_refused(found):
-    """Of 19 real records whose right graph was refused, 12 were accepted with their forcing
-    declared, and few reports said so.
-    """
+    """What is doubtful about rain's own past is no doubt about what rain drives."""
     evidence = evidence_of(found)
     doubts = [Finding("measured", name, 1.0, "", "", name, "problem") for name in ("this", "that")]
     told = verdict_from_findings(evidence, doubts).lines[-1]
