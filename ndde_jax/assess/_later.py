@@ -77,9 +77,9 @@ def later_states(inputs: Inputs, graph: KnownGraph, asked: Bool[np.ndarray, " ta
 
     size = along(np.ones((int(used.sum()), 1)), late**2)[:, :, 0]
     for j in map(int, np.flatnonzero(asked)):
-        given = np.concatenate(
-            [given_columns(inputs, graph, j, own=True), saturating(inputs, graph[:, j])], axis=1
-        )
+        # The part of a bend that polynomials miss is predicted by whatever moves the inputs.
+        kept = given_columns(inputs, graph, j, own=True, poor=1.0)
+        given = np.concatenate([kept, saturating(inputs, graph[:, j])], axis=1)
         if used.sum() < 3 * (given.shape[1] + 10):
             continue
         q, own = basis(given[used]), size.copy()

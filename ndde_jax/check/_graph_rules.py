@@ -289,13 +289,16 @@ class GraphEvidence:
         resolved below" if the interval is only the grid of the candidate lags.
 
         For a map this is counted to the level that moves, one sample more than the delay of the
-        rate, and in samples if the unit of time is unknown. For a flow it is the delay, empty if
-        the flow reads the present.
+        rate, and in samples if the unit of time is unknown. For a flow it is the delay: "at most
+        1 h" if it reads the present and a delay of that length is not excluded, and empty if no
+        delay was a candidate.
         """
         step, on_grid = self.step * self.dt, self.lags[edge[2]] * self.dt
         delay = float(self.delays[edge])
         delay = delay if np.isfinite(delay) else on_grid
         low, high = (float(end) + step for end in self.delay_intervals[edge])
+        if delay + step == 0 < high:
+            return f"at most {self._span(high)}"
         grid = delay == on_grid and low < high and self.flow and not self.events
         said = self._span(delay + step, low, high)
         return said.replace(")", ", not resolved below)") if grid else said

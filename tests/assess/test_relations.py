@@ -564,6 +564,42 @@ def test_one_variable_that_follows_its_own_past_is_none_of_them():
     assert not relations_of(x, graph).persistent.any()
 
 
+def genes(t, x, lagged, args):
+    """A ring in which every gene makes its successor after a delay, or represses it."""
+    first, second, third = lagged[0]
+    made = [
+        1.2 / (1 + third**3),
+        1.5 * first**2 / (1 + first**2),
+        1.5 * second**2 / (1 + second**2),
+    ]
+    return jnp.stack(made) - 0.5 * x
+
+
+def neurons(t, x, lagged, args):
+    """Two FitzHugh–Nagumo neurons; the first drives the second after a delay."""
+    v, w, u, q = x
+    recovery = 0.16 * (v + 0.7 - 0.8 * w), 0.16 * (u + 0.7 - 0.8 * q)
+    first, second = v - v**3 / 3 - w + 0.5, u - u**3 / 3 - q + 0.4 + 0.6 * lagged[0, 0]
+    return jnp.stack([first, recovery[0], second, recovery[1]])
+
+
+@pytest.mark.parametrize(
+    ("drift", "delay", "seed", "sigma"),
+    [(genes, 2.0, 1, [0.1] * 3), (neurons, 0.5, 2, [0.2, 0.05, 0.2, 0.05])],
+)
+def test_a_bend_that_polynomials_miss_is_no_persistence_and_no_later_delay(
+    drift, delay, seed, sigma
+):
+    path = ndde.solve_sdde(
+        drift, delays=delay, dt=0.025, n_steps=11_000, save_every=20,
+        history=jnp.full(len(sigma), 0.5), sigma=jnp.array(sigma), key=jax.random.key(seed),
+    )  # fmt: skip
+    samples = np.asarray(path.ys)[50:]
+    found = ndde.discover(samples, dt=0.5, lags=tuple(range(7)), key=jax.random.key(0))
+    assert not {"persistent rates", "later delay"} & {f.name for f in found.verdict.reasons}
+    assert found.verdict == "supported"
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", [1, 2])
 def test_what_acts_between_candidates_that_lie_apart_does_not_go_on(seed):

@@ -63,6 +63,18 @@ def test_it_is_said_in_a_few_lines(found):
     assert max(map(len, found.verdict.text.splitlines())) <= 88
 
 
+def test_a_flow_that_reads_the_present_may_do_so_up_to_a_sample_later():
+    edges = {(0, 0, 0): 0.3, (1, 1, 0): 0.3, (2, 2, 0): 0.3, (0, 1, 0): 0.2}
+    found = found_on(oscillators(), edges=edges, names=NAMES, lags=(0, 1))
+    ends = np.zeros((*found.graph.shape, 2))
+    within = ends.copy()
+    within[0, 1, 0, 1] = found.dt
+    first = again(found, reading="flow", delay_intervals=within).verdict.lines[0]
+    assert first.endswith("1 link between variables: a → b after at most 0.5 months.")
+    only = again(found, reading="flow", delay_intervals=ends).verdict.lines[0]
+    assert only.endswith("1 link between variables: a → b without delay.")
+
+
 def test_what_explains_little_on_blocks_that_were_not_fitted_is_said(found):
     """The shares are those of the record, and of variables where they are less than half of it."""
     inside = 1 - np.asarray(found.strengths.risk)
