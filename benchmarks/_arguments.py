@@ -38,14 +38,14 @@ def add_machines(parser: argparse.ArgumentParser) -> None:
         metavar="dask:ADDRESS",
         help="the workers of a Dask cluster, which find this checkout on their PYTHONPATH",
     )
-    # Read before anything is parsed, by `program`.
+    # `program` reads this before anything is parsed.
     parser.add_argument(
         "--no-cache", action="store_true", help="keep and reuse no compiled programs"
     )
 
 
 def carry_out(parser: argparse.ArgumentParser, arguments: list[str] | None) -> int:
-    """Parse the arguments, do the `action` they name, return the exit status."""
+    """Parse the arguments, run the `action` they name, and return the exit status."""
     options = parser.parse_args(arguments)
     try:
         return options.action(options)
@@ -55,10 +55,10 @@ def carry_out(parser: argparse.ArgumentParser, arguments: list[str] | None) -> i
 
 
 def existing_store(path: Path) -> Store:
-    """A results file that is there already, or what was published of one, as CSV.
+    """Return the store of an existing results file, or of its published CSV.
 
-    **Raises:** `ValueError` if it is not: `Store` would create it.
+    **Raises:** `ValueError` if the file does not exist, since `Store` would create it.
     """
     if not path.exists():
-        raise ValueError(f"{path} does not exist; `run --out` makes it.")
+        raise ValueError(f"{path} does not exist; create it with `run --out`.")
     return published.read(path) if path.name.endswith(published.ENDINGS) else Store(path)

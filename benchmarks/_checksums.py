@@ -1,9 +1,9 @@
-"""Checksums of what a results file holds, so that no damage passes for results.
+"""Checksums of the content of a results file, so that damage is not taken for results.
 
-SQLite notices when the structure of its file is broken, not when a number changes or a row is gone.
-So every unit of work has a checksum of all its metrics, statuses and times, and one of its arrays,
-written in the transaction that writes them; and the file has a sum over all of these, so that none
-can be missing. The settings of a method count as a unit too.
+SQLite detects a broken file structure, but neither a changed number nor a missing row. Every unit
+of work therefore has a checksum of all its metrics, statuses and times, and one of its arrays,
+written in the same transaction. The file also has a sum over all of them, so that none can be
+missing. The settings of a method count as a unit too.
 """
 
 import hashlib
@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 VERSION = 2
-"""Of results files, as SQLite's `user_version`; files without checksums have 0."""
+"""The version of results files, SQLite's `user_version`; 0 for files without checksums."""
 
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS checksums (
@@ -24,7 +24,7 @@ CREATE TABLE IF NOT EXISTS total (units INTEGER NOT NULL, digest TEXT NOT NULL);
 """
 
 _MODULUS = 1 << 128
-# No series: it marks settings.
+# A series index that marks settings.
 _SETTINGS = -2
 
 
@@ -44,12 +44,12 @@ WHERE_UNIT = " AND ".join(f"{name} = ?" for name in Unit._fields)
 
 
 def settings_unit(benchmark: str, method: str, category: str) -> Unit:
-    """Return the unit that stands for the settings of a method."""
+    """Return the unit that represents the settings of a method."""
     return Unit(benchmark, category, "", _SETTINGS, method, 0)
 
 
 def renew(db: sqlite3.Connection, units: Iterable[Unit]) -> None:
-    """Make the checksums those of what the file holds; in the transaction that changes it."""
+    """Update the checksums of the file, in the transaction that changes it."""
     count, total = _total(db)
     for unit in dict.fromkeys(units):
         if (old := kept(db, unit)) is not None:
@@ -72,30 +72,30 @@ def adopt(db: sqlite3.Connection) -> None:
 
 
 def problem(db: sqlite3.Connection) -> str:
-    """Return what is damaged in the file, without reading its arrays; empty if nothing is."""
+    """Return in words what is damaged in the file, without reading its arrays; empty if intact."""
     (found,) = db.execute("PRAGMA integrity_check(1)").fetchone()
     if found != "ok":
         return found
     entries = _entries(db)
     count, total = _total(db)
     if count != len(entries) or total != sum(_entry(*entry) for entry in entries) % _MODULUS:
-        return f"it should hold {count} checksums and holds {len(entries)}, or one has changed"
+        return f"it holds {len(entries)} checksums instead of {count}, or one has changed"
     n_rows = n_settings = 0
     for unit, results, _ in entries:
         rows = results_of(db, unit)
         if digest(unit, rows) != results:
-            return f"{describe(unit)} is not as it was written"
+            return f"{describe(unit)} has changed since it was written"
         n_settings += unit.series == _SETTINGS
         n_rows += len(rows) if unit.series != _SETTINGS else 0
     for table, expected in (("results", n_rows), ("settings", n_settings)):
         (n,) = db.execute(f"SELECT COUNT(*) FROM {table}").fetchone()
         if n != expected:
-            return f"it holds {n} rows of {table}, {expected} of them with a checksum"
+            return f"it holds {n} rows of {table}, but checksums for {expected}"
     return ""
 
 
 def intact(db: sqlite3.Connection) -> list[Unit]:
-    """Return units of a damaged file whose metrics and arrays are as they were written."""
+    """Return the units of a damaged file whose metrics and arrays are unchanged."""
     found, cursor = [], db.execute("SELECT * FROM checksums")
     while True:
         try:
@@ -136,12 +136,12 @@ def arrays_of(db: sqlite3.Connection, unit: Unit) -> list[tuple]:
 
 
 def digest(unit: Unit, rows: list[tuple]) -> str:
-    """A checksum of what belongs to a unit. `repr` of a number tells it apart from every other."""
+    """A checksum of the content of a unit. `repr` distinguishes every number from all others."""
     return hashlib.sha256(repr((tuple(unit), rows)).encode()).hexdigest()[:32]
 
 
 def describe(unit: Unit) -> str:
-    """A unit in a sentence."""
+    """The description of a unit for a sentence."""
     if unit.series == _SETTINGS:
         return f"the settings of {unit.method} on {unit.category}"
     return f"{unit.method} on {unit.category} {unit.graph}, series {unit.series}, seed {unit.seed},"

@@ -1,8 +1,8 @@
 """One runner for all benchmarks: resumable, in one process or several.
 
-A benchmark cuts its work into tasks, each a set of `Unit`s that a method computes together. Workers
-only compute; the process that calls `run_tasks` alone writes, one transaction per task, so a run
-can be stopped at any moment and goes on where it stopped.
+A benchmark divides its work into tasks, each a set of `Unit`s that a method computes together.
+Workers only compute. Only the process that calls `run_tasks` writes, one transaction per task, so a
+run can be stopped at any moment and resumes where it stopped.
 """
 
 import functools
@@ -15,7 +15,7 @@ from ._workers import Killed, in_processes, on_cluster
 
 
 class Task(Protocol):
-    """A piece of work that travels to a worker, so everything in it must be picklable."""
+    """A piece of work that is sent to a worker, so everything in it must be picklable."""
 
     @property
     def units(self) -> tuple[Unit, ...]:
@@ -28,7 +28,7 @@ class Task(Protocol):
         ...
 
     def without(self, done: set[Unit]) -> Self:
-        """The task that is left when these units are done."""
+        """The task that remains when these units are done."""
         ...
 
 
@@ -36,7 +36,7 @@ AnyTask = TypeVar("AnyTask", bound=Task)
 # A number of processes, or `dask:ADDRESS`.
 Workers = int | str
 
-# What the run in this process says when it is interrupted.
+# The message of the run in this process when it is interrupted.
 _farewell = "interrupted before any result was written."
 
 
@@ -56,19 +56,21 @@ def run_tasks(
 
     **Arguments:**
 
-    - `tasks`: all of them, also those done.
-    - `evaluate`: a function of a module, since workers import it; one record per unit of the task.
-        It must turn what goes wrong into a status that begins with `error`.
-    - `store`: where the records go.
-    - `summarise`: further records of a task, made here from its new records and the store.
-    - `killed`: records of a task that ended its worker process twice, from the status.
-    - `kind`: of a task; those of a kind go to one process while there are others for the rest.
-        For tasks that share what a process keeps, as compiled programs and simulations.
-    - `workers`: processes; 1 computes in this one. Or `dask:ADDRESS`, the workers of a cluster.
-    - `retry_errors`: do units again whose status is an error.
+    - `tasks`: all tasks, including those that are done.
+    - `evaluate`: a module-level function, since workers import it; returns one record per unit of
+        the task. It must turn failures into a status that begins with `error`.
+    - `store`: the store for the records.
+    - `summarise`: computes further records of a task, in this process, from its new records and
+        the store.
+    - `killed`: makes the records of a task that ended its worker process twice, from the status.
+    - `kind`: the kind of a task. Tasks of one kind go to one process, as long as the other
+        processes have other kinds. For tasks that share compiled programs or simulations.
+    - `workers`: number of processes; 1 computes in this one. Or `dask:ADDRESS`, the workers of a
+        cluster.
+    - `retry_errors`: whether units whose status is an error are repeated.
 
-    A process that is killed is replaced. Another run may write the same file meanwhile; what it has
-    done is not done again, and stays. After an interrupt the same call goes on where this one was.
+    A process that is killed is replaced. Another run may write the same file at the same time; its
+    results are kept and not computed again. After an interrupt the same call resumes the run.
 
     **Raises:** `ValueError` if the store holds results made with other settings.
     """
@@ -101,7 +103,7 @@ def run_tasks(
 
 
 def program(main: Callable[[], int]) -> int:
-    """The process of a benchmark: `main`, which Ctrl-C ends at once with a sentence. Unless
+    """Run `main` as the process of a benchmark, which Ctrl-C ends at once with a message. Unless
     `--no-cache` is given, it and its workers keep compiled programs for later runs.
     """
     from ndde_jax._blas import limit_blas_to_one_thread
@@ -116,20 +118,20 @@ def program(main: Callable[[], int]) -> int:
 
 def _say_done(store: Store, n_done: int, n: int) -> str:
     return (
-        f"interrupted; {n_done} of {n} tasks are in {store.path}, and the same command goes on "
-        "from there."
+        f"interrupted; {n_done} of {n} tasks are in {store.path}, and the same command "
+        "resumes from there."
     )
 
 
 def _still_to_do(tasks: Sequence[AnyTask], store: Store, bar) -> Iterator[AnyTask]:
-    """The tasks, without what another run has done when their turn comes."""
+    """Yield the tasks, without the units that another run has done by then."""
     for task in tasks:
         unit = task.units[0]
         rest = task.without(store.done(unit.benchmark, method=unit.method))
         if rest.units:
             yield rest
         else:
-            bar.write(f"{_name(task)} is in {store.path} already, written by another run meanwhile")
+            bar.write(f"{_name(task)} is already in {store.path}, written by another run")
             bar.update()
 
 
@@ -138,8 +140,8 @@ def _write(store: Store, task: AnyTask, records: list[Record], summarise, say) -
     there = store.done(unit.benchmark, method=unit.method) & {record.unit for record in records}
     if there:
         say(
-            f"{_name(task)}: {len(there)} of {len(records)} results are in {store.path} already, "
-            "written by another run meanwhile; they stay"
+            f"{_name(task)}: {len(there)} of {len(records)} results are already in {store.path}, "
+            "written by another run; they are kept"
         )
         records = [record for record in records if record.unit not in there]
     more = [] if summarise is None else summarise(task, records)
@@ -190,10 +192,10 @@ def _failed(task: AnyTask, status: str) -> list[Record]:
 
 
 def _evaluate(evaluate: Callable[[AnyTask], list[Record]], task: AnyTask) -> list[Record]:
-    """Evaluate one task. Compiled functions are forgotten before there are too many of them."""
+    """Evaluate one task. Compiled functions are cleared before there are too many of them."""
     records = evaluate(task)
-    # A worker whose tasks never came to JAX has nothing to forget, and need not wait two seconds
-    # for it to be imported.
+    # A worker whose tasks never used JAX has nothing to clear, and need not spend two seconds on
+    # its import.
     if "jax" in sys.modules:
         from ndde_jax._memory import drop_programs_if_many
 

@@ -19,7 +19,7 @@ def fill(
     settings: Callable[[Unit], str],
     score: Callable[[Unit, Store], dict[str, float]],
 ) -> None:
-    """The units that a file does not hold yet, which is all it takes to go on after an end."""
+    """Yield the units that a file does not hold yet, so that a run can be resumed."""
     units = list(units)
     with Store(out) as store:
         for unit in units:
@@ -56,12 +56,12 @@ def command(
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     commands = parser.add_subparsers(dest="command", required=True)
-    make = commands.add_parser("run", help="fit what the file does not hold yet")
+    make = commands.add_parser("run", help="fit the units that the file does not hold yet")
     make.add_argument("--out", type=Path, required=True, metavar="FILE")
     make.add_argument("--seeds", type=positive, default=seeds, metavar="N")
     make.add_argument("--system", action="append", choices=ndde.systems.names(), metavar="NAME")
     make.add_argument(f"--{option}", action="append", choices=tuple(choices), dest="chosen")
-    show = commands.add_parser("table", help="print the results beside one another")
+    show = commands.add_parser("table", help="print the results as a table")
     show.add_argument("file", type=Path)
     given = parser.parse_args(arguments)
     if given.command == "table":

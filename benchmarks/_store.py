@@ -1,11 +1,10 @@
 """One SQLite file of results, shared by all benchmarks and safe to interrupt at any time.
 
-The piece of work that is done or not done is a `Unit`: one method with one seed on one series. All
-its metrics and arrays enter the file in one transaction, so after a crash a unit is either there
-entirely or not at all, and `Store.done()` is what a resumed run may skip. Checksums enter with
-them, see `_checksums`, and a file that does not fit them is refused. The journal is SQLite's
-default (rollback), not a write-ahead log: between transactions the one file is complete, and can be
-copied without companions or read while a run goes on.
+The unit of work is a `Unit`: one method with one seed on one series. All its metrics and arrays
+are written in one transaction, so after a crash a unit is either complete or absent, and a resumed
+run may skip `Store.done()`. Checksums are written with them, see `_checksums`, and a file that does
+not match them is refused. The journal is SQLite's default (rollback), not a write-ahead log:
+between transactions the file is complete by itself, and can be copied alone or read during a run.
 """
 
 import contextlib
@@ -44,7 +43,7 @@ CREATE TABLE IF NOT EXISTS settings (
 """
 
 
-# What SQLite reports of a file that may well be intact.
+# Errors of SQLite that do not mean a damaged file.
 _NO_DAMAGE = (
     sqlite3.SQLITE_BUSY,
     sqlite3.SQLITE_LOCKED,
@@ -98,8 +97,7 @@ class Store:
         self._db = sqlite3.connect(self.path, timeout=timeout, isolation_level=None)
         try:
             with self._undamaged():
-                # A commit returns once the data are on disk: what a run reported survives a power
-                # cut.
+                # A commit returns once the data are on disk, so results survive a power cut.
                 self._db.execute("PRAGMA synchronous = FULL")
                 self._prepare()
         except BaseException:
@@ -107,13 +105,13 @@ class Store:
             raise
 
     def _prepare(self) -> None:
-        """Make the tables of a new file, or see whether those of an old one are undamaged."""
+        """Make the tables of a new file, or check that those of an old one are undamaged."""
         with self._transaction("DEFERRED"):
             tables = self._tables()
             (kind,) = self._db.execute("PRAGMA user_version").fetchone()
             if "checksums" in tables or kind:
                 if kind != VERSION:
-                    self._refuse(f"it says to be of version {kind}, not {VERSION}")
+                    self._refuse(f"its version is {kind}, not {VERSION}")
                 self._refuse(_checksums.problem(self._db))
                 return
         with self._transaction():
@@ -125,8 +123,8 @@ class Store:
             _checksums.adopt(self._db)
         if "results" in tables:
             warnings.warn(
-                f"{self.path} was written without checksums. They are added now; whether it was "
-                "damaged before nobody can tell.",
+                f"{self.path} was written without checksums. They are added now, but earlier "
+                "damage cannot be detected.",
                 stacklevel=4,
             )
 
@@ -135,7 +133,7 @@ class Store:
 
     @contextlib.contextmanager
     def _undamaged(self) -> Iterator[None]:
-        """Turn what SQLite says of a damaged file into a sentence."""
+        """Turn SQLite's error about a damaged file into a sentence."""
         try:
             yield
         except sqlite3.DatabaseError as error:
@@ -154,7 +152,7 @@ class Store:
             raise ValueError(
                 f"{self.path} is damaged: {problem}. Copy what is intact to a new file with "
                 f"`python -m benchmarks.rescue {self.path} --out NEW`; a run into that "
-                "file does again what is missing."
+                "file computes what is missing."
             )
 
     def __enter__(self) -> "Store":
@@ -186,7 +184,7 @@ class Store:
         return [Unit(*row) for row in self._db.execute(query, unit._replace(series=POOLED))]
 
     def write(self, records: Iterable[Record]) -> None:
-        """Put the records into the file, all or none; a unit that was there is replaced."""
+        """Write the records to the file, all or none; an existing unit is replaced."""
         records = list(records)
         for record in records:
             if not record.metrics:
@@ -208,7 +206,7 @@ class Store:
             _checksums.renew(self._db, [record.unit for record in records])
 
     def forget(self, units: Iterable[Unit]) -> None:
-        """Remove units, so that a run does them again."""
+        """Remove units, so that a run repeats them."""
         units = list(units)
         with self._transaction():
             for unit in units:
@@ -227,14 +225,14 @@ class Store:
                 unit = Unit(*key)
                 rows = _checksums.results_of(self._db, unit)
                 if _checksums.digest(unit, rows) != checksum:
-                    self._refuse(f"{_checksums.describe(unit)} is not as it was written")
+                    self._refuse(f"{_checksums.describe(unit)} has changed since it was written")
                 found += ((unit, *row) for row in rows)
         for unit, metric, value, status, seconds in found:
             yield Row(*unit, metric, math.nan if value is None else value, status, seconds)
 
     def rescue(self, damaged: str | Path) -> tuple[int, int]:
-        """Copy from a damaged results file what is as it was written and is not here yet; returns
-        how many of how many units that were within reach.
+        """Copy the intact units of a damaged results file that are not here yet. Return the number
+        of copied units and that of intact ones.
         """
         other = sqlite3.connect(f"{Path(damaged).absolute().as_uri()}?mode=ro", uri=True)
         try:
@@ -279,11 +277,11 @@ class Store:
             if checksums is None and not rows:
                 return {}
             if checksums is None or _checksums.digest(unit, rows) != checksums[1]:
-                self._refuse(f"the arrays of {_checksums.describe(unit)} are not as written")
+                self._refuse(f"the arrays of {_checksums.describe(unit)} have changed")
         return {name: _from_npy(npy) for name, npy in rows}
 
     def agree_on_settings(self, benchmark: str, method: str, category: str, settings: str) -> None:
-        """Keep the settings of a method; refuse to mix results of different ones in one file.
+        """Store the settings of a method; refuse to mix results of different settings in one file.
 
         **Raises:** `ValueError` if the file holds results made with other settings.
         """
@@ -314,8 +312,8 @@ class Store:
 
     @contextlib.contextmanager
     def _transaction(self, kind: str = "IMMEDIATE") -> Iterator[None]:
-        """Commit on success, roll back on any error. An immediate one takes the write lock at once;
-        a deferred one reads one state of the file throughout.
+        """Commit on success, roll back on any error. An immediate transaction takes the write lock
+        at once; a deferred one reads one state of the file throughout.
         """
         self._db.execute(f"BEGIN {kind}")
         try:

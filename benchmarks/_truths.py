@@ -1,4 +1,4 @@
-"""Effects and interventions of a discovery beside those of the system that made the data."""
+"""Effects and interventions of a discovery, compared with those of the true system."""
 
 import jax
 import jax.numpy as jnp
@@ -10,16 +10,16 @@ import ndde_jax as ndde
 
 from .delays.data import Series
 
-# A mean slope differs from zero if it is this share of the slope's root mean square; an effect on a
-# level if it is so many standard deviations.
+# A mean slope differs clearly from zero if it is at least this share of the slope's root mean
+# square, and an effect on a level if it is at least this number of standard deviations.
 CLEAR_SLOPE, CLEAR_EFFECT = 0.05, 0.05
-# Error of a curve, as a share of the true one's range, up to which it is good.
+# Largest error of a good curve, as a share of the true curve's range.
 GOOD = 0.1
-# Share of halves that contain an edge.
+# Least share of halves that contain an edge.
 OFTEN = 0.9
-# Rows that slopes and curves are averaged over.
+# Number of rows over which slopes and curves are averaged.
 ROWS = 2000
-# Steps of the lag grid that a variable is held, and paths of either system.
+# Steps of the lag grid for which a variable is held, and paths of either system.
 HELD, PATHS = (1, 2, 5, 10), 200
 
 
@@ -63,8 +63,8 @@ def effect_scores(found: ndde.Discovery, series: Series) -> dict[str, float]:
 
 
 def _curve(effects, drift, past, i: int, j: int, a: int) -> tuple[float, float]:
-    """Return the error of a curve as a share of its range, and the share of it that its interval
-    holds. The true curve accumulates the true drift's local effects over the same slices.
+    """Return the error of a curve as a share of its range, and the share of the curve inside its
+    interval. The true curve accumulates the true drift's local effects over the same slices.
     """
     x, y, low, high = effects.curve(i, j, effects.found.lags[a])
     slot = np.clip(np.searchsorted(x, past[:, a, i], side="right") - 1, 0, len(x) - 2)
@@ -83,7 +83,7 @@ def _curve(effects, drift, past, i: int, j: int, a: int) -> tuple[float, float]:
 
 
 def share_scores(found: ndde.Discovery, series: Series) -> dict[str, float]:
-    """Return edges found in nine halves of ten, a neighbouring lag counted as the same edge."""
+    """Score edges found in nine of ten halves; a neighbouring lag counts as the same edge."""
     often = np.nan_to_num(found.resample(key=jr.key(0)).share) >= OFTEN
     graph = np.asarray(found.graph)
     near = series.graph.copy()
@@ -98,8 +98,9 @@ def share_scores(found: ndde.Discovery, series: Series) -> dict[str, float]:
 
 
 def intervention_scores(found: ndde.Discovery, series: Series, key) -> dict[str, float]:
-    """Hold the variable with most true links to others one deviation above its mean, here and in
-    the true system, from the end of the record. Single variables have nothing to score.
+    """Score the effect of holding the variable with most true links to others one standard
+    deviation above its mean from the end of the record, against the true system. A single variable
+    has no score.
     """
     dim = series.x.shape[1]
     links = series.graph.any(axis=2) & ~np.eye(dim, dtype=bool)
@@ -127,8 +128,8 @@ def intervention_scores(found: ndde.Discovery, series: Series, key) -> dict[str,
 
 
 def _held(series: Series, held: int, value: float, n: int, key) -> np.ndarray:
-    """Return the effect of holding a variable in the true system, path by path on the same noise,
-    `[path time dim]`.
+    """Return the effect of holding a variable in the true system, with the same noise for each
+    pair of paths, `[path time dim]`.
     """
     system = series.spec.system()
     fine = max(1, int(np.ceil(series.dt / system.dt)))

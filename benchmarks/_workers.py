@@ -1,6 +1,6 @@
-"""Processes that compute tasks, and are replaced when something kills them.
+"""Processes that compute tasks and are replaced when they are killed.
 
-The pools of the standard library give up when one process dies, and do not say what it was doing.
+The pools of the standard library give up when one process dies, and do not report its task.
 """
 
 import contextlib
@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from multiprocessing import connection, get_context, parent_process
 from typing import Any
 
-# A task that ends its process this often does so by itself: it may need too much memory.
+# A task that ends its process this often is the cause: it may need too much memory.
 MOST_DEATHS = 2
-# Tasks that a cluster is given before others are finished, and that are looked through for a kind.
+# Number of tasks sent to a cluster before others are finished, and searched for a kind.
 AHEAD = 512
 SECONDS_TO_CONNECT = 30
 
@@ -37,13 +37,12 @@ def in_processes(
     name: Callable[[Any], str] = str,
     kind: Callable[[Any], Hashable] | None = None,
 ) -> Iterator[tuple[Any, Any]]:
-    """Yield pairs of a task and what `evaluate` makes of it, in the order in which they are
-    finished.
+    """Yield pairs of a task and its result of `evaluate`, in the order in which they finish.
 
-    `tasks` are taken one by one, when a process is free; with a `kind`, a few hundred are in sight,
-    and a process goes on with the kind that it has at hand while others have theirs. A process that
-    dies is replaced and its task tried again; after its second death the task gives `Killed`. What
-    `evaluate` raises is raised here. However this ends, all processes end with it.
+    `tasks` are taken one by one when a process is free. With a `kind`, the next few hundred are
+    considered, and each process continues with its own kind. A process that dies is replaced and
+    its task tried again; after a second death the task gives `Killed`. Exceptions of `evaluate` are
+    raised here. All processes end with this generator.
     """
     line, deaths = _Line(tasks, kind), Counter()
     crew: list[_Worker] = []
@@ -92,13 +91,13 @@ def on_cluster(
     say: Callable[[str], None] = print,
     name: Callable[[Any], str] = str,
 ) -> Iterator[tuple[Any, Any]]:
-    """Yield results as `in_processes` does, from the workers of the Dask cluster whose scheduler is
+    """Yield results like `in_processes`, from the workers of the Dask cluster whose scheduler is
     at this address.
 
-    Dask replaces workers that die; a task that killed one after the other gives `Killed`. The
-    cluster goes on running; what it was still computing however this ends is cancelled.
+    Dask replaces workers that die; a task that kills several gives `Killed`. The cluster keeps
+    running; unfinished tasks are cancelled when this generator ends.
 
-    **Raises:** `ValueError` if nobody answers at the address.
+    **Raises:** `ValueError` if no scheduler answers at the address.
     """
     try:
         from distributed import Client, KilledWorker
@@ -130,7 +129,7 @@ def on_cluster(
 
 
 class _Line:
-    """The line of waiting tasks, with their numbers."""
+    """The queue of waiting tasks, with their numbers."""
 
     def __init__(self, tasks: Iterable[Any], kind: Callable[[Any], Hashable] | None):
         self.ahead = 1 if kind is None else AHEAD
@@ -142,7 +141,7 @@ class _Line:
         self.waiting.appendleft((number, task))
 
     def take(self, at_hand: Hashable, taken: set) -> tuple[int | None, Any]:
-        """The next of the kind at hand, else of one that nobody is at, else the next of all."""
+        """The next task of the current kind, else of a kind without a process, else of any."""
         self.waiting.extend(itertools.islice(self.coming, max(0, self.ahead - len(self.waiting))))
         if not self.waiting:
             return None, None
@@ -155,7 +154,7 @@ class _Line:
 
 
 class _Worker:
-    """A process and what it is computing: `number` is None while it is idle."""
+    """A process and its task: `number` is None while it is idle."""
 
     def __init__(self, evaluate: Callable[[Any], Any]):
         # Forked children would inherit JAX's threads in an unknown state.
@@ -164,12 +163,12 @@ class _Worker:
         self.process = context.Process(target=_work, args=(theirs, evaluate), daemon=True)
         with _blocked_interrupts():
             self.process.start()
-        theirs.close()  # so that the end of the process is the end of the connection
+        theirs.close()  # so that the connection ends with the process
         self.number = self.task = self.kind = None
 
     def give(self, number: int, task: Any) -> None:
         self.number, self.task = number, task
-        # A process that died idle is met when its answer is awaited.
+        # A process that died while idle is detected when its answer is awaited.
         with contextlib.suppress(OSError):
             self.connection.send(task)
 
@@ -180,7 +179,7 @@ class _Worker:
         return answer
 
     def end(self) -> str:
-        """End the process; says how it ended if it had already."""
+        """End the process; return in words how it ended if it had already."""
         self.connection.close()
         self.process.join(0.5)
         code = self.process.exitcode
@@ -207,20 +206,22 @@ def _work(tasks: connection.Connection, evaluate: Callable[[Any], Any]) -> None:
         except OSError:
             return
         except Exception as error:  # what cannot be pickled
-            tasks.send((False, RuntimeError(f"{task} gave what cannot be sent ({error}).")))
+            tasks.send(
+                (False, RuntimeError(f"{task} gave a result that cannot be sent ({error})."))
+            )
 
 
 def _exit_with_parent() -> None:
-    """End a worker whose parent was killed; it would compute for nobody."""
+    """End a worker whose parent was killed, since nobody needs its results."""
     connection.wait([parent_process().sentinel])
     os._exit(1)
 
 
 @contextlib.contextmanager
 def _blocked_interrupts() -> Iterator[None]:
-    """Block interrupts for processes started here, so that they never hear Ctrl-C, which a terminal
-    sends to all: the parent ends them. Blocked from the start, so not even while they import;
-    systems without masks go without.
+    """Block interrupts for processes started here, so that Ctrl-C, which a terminal sends to all,
+    does not reach them: the parent ends them. Interrupts are blocked from the start, even during
+    imports, on systems with signal masks.
     """
     if not hasattr(signal, "pthread_sigmask"):
         yield

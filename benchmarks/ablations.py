@@ -1,17 +1,16 @@
-"""Ablations: the contribution of each part of the estimator, by leaving it out or varying it.
+"""Ablations: the contribution of each part of the estimator, by omitting it or varying it.
 
     python -m benchmarks.ablations run --out ablations.sqlite
     python -m benchmarks.ablations table ablations.sqlite
 
 Six systems of three variables, noise that adds two hundredths of a standard deviation per sample,
 gates with the library's settings (`L0NDDE`, one coefficient, `FitConfig`), forward differences, lag
-0; each row changes one of these. Every row is fitted to the same series with the same keys, so that
-rows are compared in pairs.
+0. Each row changes one of these. Every row is fitted to the same series with the same keys, so
+comparisons are paired.
 
 - *SHD / D²*: wrong edges as a share of the nine candidates, summed over lags.
 - *AUROC* of the edges.
-- *drift*: relative root mean square error of the fitted drift on the attractor, on states that were
-  not fitted to.
+- *drift*: relative root mean square error of the fitted drift on the attractor, on held-out states.
 - *lost*: share of ten paths from such states that leave ten standard deviations within 1000
   samples.
 """
@@ -36,7 +35,7 @@ from ._store import Store, Unit
 from .readings import FORGOTTEN, SAMPLES, SUBSTEPS, SYSTEMS, sampled
 
 BENCHMARK = "ablations"
-# What noise adds from one sample to the next, and how far paths may go, in standard deviations.
+# Size of the noise per sample, and the limit for paths, in standard deviations.
 NOISE, FAR = 0.02, 10.0
 TEST, PATHS, STEPS = 500, 10, 1000
 
@@ -63,7 +62,7 @@ def _penalty(variant: str, *values: float) -> dict[str, Row]:
 
 
 BASE = "none"
-# By part; the first of every part is the estimator as it is.
+# Rows by part; the first row of every part is the unchanged estimator.
 PARTS: Mapping[str, Mapping[str, Row]] = {
     "gradient penalty, of the drift by its inputs": {
         BASE: Row(),
@@ -120,7 +119,7 @@ def noisy(name: str, seed: int):
 
 
 def score(part: str, row: str, system: str, seed: int, **changes) -> dict[str, float]:
-    """Fit one row to one series; `changes` are further ones of `FitConfig`."""
+    """Fit one row to one series; `changes` are further changes of `FitConfig`."""
     chosen = PARTS[part][row]
     known = ndde.systems.get(system)
     x, clean = noisy(system, seed)
@@ -138,7 +137,7 @@ def score(part: str, row: str, system: str, seed: int, **changes) -> dict[str, f
         scores = np.asarray(ndde.edge_scores(found)).max(axis=2)
     if chosen.confined:
         model = ndde.confine(model, windows=windows)
-    # An edge at a later lag is wrong whatever it joins.
+    # Every edge at a later lag is wrong.
     wrong = float((graph[:, :, 0] != true).sum() + graph[:, :, 1:].sum())
     return {
         "wrong": wrong / true.size,
@@ -182,7 +181,7 @@ def _paths(model, begin):
 
 
 def run(out: Path, *, systems: Sequence[str], seeds: int, parts: Sequence[str]) -> None:
-    """Every row on every system, into one file; what it holds already is not done again."""
+    """Fit every row on every system into one file; existing results are not computed again."""
 
     def fitted(unit: Unit, store: Store) -> dict[str, float]:
         return _shared(unit, store) or score(unit.category, unit.method, unit.graph, unit.seed)
@@ -191,7 +190,7 @@ def run(out: Path, *, systems: Sequence[str], seeds: int, parts: Sequence[str]) 
 
 
 def _shared(unit: Unit, store: Store) -> dict[str, float]:
-    """The estimator as it is stands in every part; it is fitted once."""
+    """The unchanged estimator is in every part but fitted only once."""
     if PARTS[unit.category][unit.method] != Row():
         return {}
     same = [
@@ -217,8 +216,8 @@ def _units(systems, seeds, parts):
 
 
 def table(store: Store) -> str:
-    """Return means over systems and seeds, and how each row differs, in pairs, from the first of
-    its part, with the standard error of that.
+    """Return means over systems and seeds, and the paired difference of each row from the first
+    of its part, with its standard error.
     """
     found = defaultdict(dict)
     for row in store.rows(BENCHMARK):

@@ -3,10 +3,10 @@
     python -m benchmarks.blowflies --data DIR
 
 Nicholson's equation is dN/dt = P N(t−τ) exp(−N(t−τ)/N0) − δ N. Given τ and N0 it is linear in P and
-δ, so both come from least squares, and what is left is a profile over delays. Errors are taken as
-proportional to the number of adults. No delay is preferred: all up to half the cycle are tried,
-since a cycle made by delayed feedback lasts at least two delays. The interval is that of the best
-delays of resampled blocks, each one cycle long.
+δ, so least squares gives both, and a profile over delays remains. Errors are assumed to be
+proportional to the number of adults. All delays up to half the cycle are tried, since a cycle made
+by delayed feedback lasts at least two delays. The interval is that of the best delays of resampled
+blocks, each one cycle long.
 """
 
 import argparse
@@ -20,9 +20,9 @@ from jaxtyping import Float
 
 from . import tables
 
-# Days over which a change is taken: the widest interval of sampling in the four sets.
+# Days over which changes are computed: the longest sampling interval of the four sets.
 STEP = 2.0
-# Days between delays tried, draws of blocks, and values of N0 as shares of the largest counts.
+# Days between candidate delays, draws of blocks, and values of N0 as shares of the largest counts.
 GRID, DRAWS, LEVEL = 0.25, 400, 0.9
 SHARES = np.geomspace(0.05, 1, 10)
 # Cycles below which blocks of one cycle are too few to draw from.
@@ -30,8 +30,8 @@ FEWEST = 7
 
 
 class Delay(NamedTuple):
-    """Estimate and 90 % interval in days, length of a cycle and how many there are, and the share
-    of the weighted variance that is left.
+    """Estimate and 90 % interval in days, length and number of cycles, and the unexplained share
+    of the weighted variance.
     """
 
     best: float
@@ -82,7 +82,7 @@ def recruitment_delay(
 
 
 def cycle_length(counts: Float[np.ndarray, "row"], dt: float) -> float:
-    """The first peak of the autocorrelation after it was negative, in days."""
+    """The first peak of the autocorrelation after it becomes negative, in days."""
     centred, n = counts - counts.mean(), len(counts)
     shifts = np.arange(n // 2)
     correlation = np.array([centred[: n - k] @ centred[k:] / (n - k) for k in shifts])
@@ -109,7 +109,7 @@ def _rows(counts, dt, delays) -> Float[np.ndarray, "delay share row 3"]:
     largest = np.quantile(counts, 0.97)
     found = []
     for delay in delays:
-        # Those who emerge within the step were laid within one as long.
+        # Adults that emerge within the step were laid within one of the same length.
         past = np.mean([np.interp(time[at] + s - delay, time, counts) for s in within], axis=0)
         births = [past * np.exp(-past / (share * largest)) for share in SHARES]
         found.append([np.stack([counts[at], b, change], 1) * weight[:, None] for b in births])
@@ -117,9 +117,7 @@ def _rows(counts, dt, delays) -> Float[np.ndarray, "delay share row 3"]:
 
 
 def _left(gram) -> Float[np.ndarray, "delay"]:
-    """Return the share of the squared change that is left at the best N0, where births are
-    positive.
-    """
+    """Return the unexplained share of the squared change at the best N0 with positive births."""
     inside, across, total = gram[..., :2, :2], gram[..., :2, 2:], gram[..., 2, 2]
     ridge = 1e-9 * np.trace(inside, axis1=-2, axis2=-1)[..., None, None] * np.eye(2)
     coefficient = np.linalg.solve(inside + ridge, across)

@@ -1,4 +1,4 @@
-"""Regressions on lagged inputs, small enough to read: what a table should be compared with."""
+"""Short regressions on lagged inputs, baselines for every table."""
 
 from collections.abc import Callable, Sequence
 
@@ -67,9 +67,9 @@ def vector_autoregression(
 def linear_strengths(
     inputs: Float[np.ndarray, "window input"], rate: Float[np.ndarray, "window target"]
 ) -> tuple[Float[np.ndarray, "target input"], Bool[np.ndarray, "target input"]]:
-    """Return the rise of a rate's unexplained share when all lags of a source are left out of a
-    least-squares fit: a signal strength in which every function is linear. The strength of a pair
-    stands at all its lags; kept if the F-test says so at a false discovery rate of 1 %. Needs
+    """Return the rise of a rate's unexplained share when all lags of a source are omitted from a
+    least-squares fit: a signal strength with linear functions. All lags of a pair have its
+    strength, and are kept if the F-test is significant at a false discovery rate of 1 %. Needs
     SciPy.
     """
     from scipy import stats
@@ -84,9 +84,7 @@ def linear_strengths(
 def linear_risk(
     inputs: Float[np.ndarray, "window input"], rate: Float[np.ndarray, "window target"]
 ) -> Float[np.ndarray, " target"]:
-    """Return the share of every rate's variance that least squares on all inputs leaves
-    unexplained.
-    """
+    """Return the share of each rate's variance left unexplained by least squares on all inputs."""
     design = np.column_stack([standardise(inputs), np.ones(len(inputs))])
     return _squared_error(design, standardise(rate))
 
@@ -99,8 +97,8 @@ def nested_comparisons(
     """Compare least squares with and without each group of columns, numbered from 0; −1 always
     stays.
 
-    Returns by how much the mean squared error rises without the group, and log p of the F-test that
-    it does not matter. Needs SciPy.
+    Returns the increase of the mean squared error without the group, and log p of the F-test of no
+    effect. Needs SciPy.
     """
     from scipy import stats
 

@@ -1,12 +1,12 @@
-"""Every row of the paper's two tables and every figure of it, made here, in one command.
+"""Every row of the paper's two tables and every figure, computed in one command.
 
     python -m benchmarks.paper --list                    # steps, and how long they take
-    python -m benchmarks.paper --out DIR                 # all of it; the same command goes on
+    python -m benchmarks.paper --out DIR                 # all steps; the same command resumes
     python -m benchmarks.paper --out DIR --only dysts    # steps whose name contains this
     python -m benchmarks.paper --out DIR --smoke         # the smallest size, minutes
 
-Every step is a command of a benchmark, printed before it runs; those that fit and score go on where
-they stopped. Tables are written to DIR/tables, figures to DIR/figures, results to DIR/*.sqlite.
+Every step is a command of a benchmark, printed before it runs; interrupted steps that fit and score
+resume. Tables are written to DIR/tables, figures to DIR/figures, results to DIR/*.sqlite.
 The climate tier is not generated: with `--climate DIR`, its published files are read.
 """
 
@@ -23,7 +23,7 @@ from .causal_dynamics.recipes import RECIPES
 from .dysts.report import ANCHORS
 from .dysts.settings import recipes
 
-# Of the generated graphs.
+# The seed of the generated graphs.
 SEED = "2407"
 COUPLED = tuple(name for name in RECIPES if name.startswith("coupled"))
 SIMPLE = tuple(name for name in RECIPES if name.startswith("simple"))
@@ -31,9 +31,9 @@ GUESSES = ("allones", "empty", "selfedges", "linear")
 
 
 class Step(NamedTuple):
-    """A command, `python -m benchmarks.MODULE ...`; what it prints goes to a file if it has one.
+    """A command, `python -m benchmarks.MODULE ...`, whose output goes to a file if it has one.
 
-    `hours` are estimates, of one free core, from what parts of the steps took; most of some is
+    `hours` are estimates for one free core, from times of parts of the steps; some steps are mostly
     compilation.
     """
 
@@ -55,7 +55,7 @@ def _many(option: str, values) -> tuple[str, ...]:
 
 
 def _climate(name: str, run, climate: Path | None, only: str, hours: float) -> list[Step]:
-    """The tier that is not generated, if its files are there."""
+    """The steps of the climate tier, which is not generated, if its files are given."""
     if climate is None:
         return []
     return [Step(name, "causal_dynamics", (*run, "--data", str(climate), "--only", only), hours)]
@@ -185,7 +185,9 @@ def run(chosen: Sequence[Step], out: Path) -> int:
         kept = {"stdout": subprocess.PIPE, "text": True} if step.prints else {}
         done = subprocess.run(command, **kept)
         if done.returncode:
-            print(f"{step.name} ended with {done.returncode}; what is done stays.", file=sys.stderr)
+            print(
+                f"{step.name} ended with {done.returncode}; finished work is kept.", file=sys.stderr
+            )
             return done.returncode
         if step.prints:
             (out / "tables" / step.prints).write_text(done.stdout, encoding="utf-8")
@@ -193,7 +195,7 @@ def run(chosen: Sequence[Step], out: Path) -> int:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Parse the arguments, do the steps, return the exit status."""
+    """Parse the arguments, run the steps, and return the exit status."""
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.paper",
         description=__doc__,
@@ -203,7 +205,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--only", metavar="TEXT", help="steps whose name contains this")
     parser.add_argument("--climate", type=Path, metavar="DIR", help="published climate graphs")
     parser.add_argument("--smoke", action="store_true", help="the smallest size of every step")
-    parser.add_argument("--list", action="store_true", help="what would be done, and how long")
+    parser.add_argument("--list", action="store_true", help="list the steps and their times")
     given = parser.parse_args(arguments)
     chosen = [
         step

@@ -1,6 +1,6 @@
-"""The methods of other libraries, in the terms of the benchmarks; `pip install -e ".[peers]"`.
+"""The methods of other libraries in the form of the benchmarks; `pip install -e ".[peers]"`.
 
-Their defaults are kept where they have any.
+Their defaults are kept where they exist.
 """
 
 from collections.abc import Sequence
@@ -11,9 +11,9 @@ from jaxtyping import Bool, Float, Int
 
 from .linear import standardise
 
-# Of PCMCI+, its default.
+# The default level of PCMCI+.
 LEVEL = 0.01
-# What stands for a missing value there.
+# The code of a missing value in tigramite.
 MISSING = 1e30
 
 
@@ -21,7 +21,7 @@ class TimeLaggedLinks(NamedTuple):
     """Links between levels, directed forward in time.
 
     - `scores`: absolute test values; `graph`: links kept.
-    - `at_once`: pairs with a link of no lag, however it is directed.
+    - `at_once`: pairs with a contemporaneous link, in either direction or without one.
     """
 
     scores: Float[np.ndarray, "source target lag"]
@@ -48,10 +48,10 @@ def time_lagged_links(
     hidden: bool = False,
 ) -> TimeLaggedLinks:
     """Return PCMCI+ (Runge 2020) or, for records with `hidden` drivers, LPCMCI (Gerhardus and Runge
-    2020, which looks at all lags up to the longest); partial correlations, `robust` of normal
+    2020, which tests all lags up to the longest), with partial correlations; if `robust`, of normal
     scores. Missing values are NaN.
 
-    A drift with lag l moves the next sample, so its candidates are the links of lag l + 1; those of
+    A drift with lag l moves the next sample, so its candidates are the links of lag l + 1; links of
     lag 0 are conditioned on and oriented.
 
     **Raises:** `ValueError` if tigramite is not installed.
@@ -79,8 +79,8 @@ def time_lagged_links(
 
 
 def _delayed(dim: int, lags: Sequence[int]) -> dict:
-    """Return the links that tigramite may test: these lags of all, and all others at the same
-    time.
+    """Return the links that tigramite may test: these lags of all variables, and contemporaneous
+    links between different variables.
     """
     delayed = {(i, -lag - 1): "-?>" for i in range(dim) for lag in lags}
     return {j: delayed | {(i, 0): "o?o" for i in range(dim) if i != j} for j in range(dim)}
@@ -115,7 +115,7 @@ def lagged_sparse_regression(
     library = pysindy.PolynomialLibrary(degree=3 if n_inputs <= 12 else 2 if n_inputs <= 40 else 1)
     model = pysindy.SINDy(feature_library=library)
     inputs, rate = standardise(inputs), standardise(rate)
-    # It wants as many states as rates; what is delayed enters as control.
+    # PySINDy needs as many states as rates; delayed inputs enter as controls.
     model.fit(inputs[:, :n_targets], t=1.0, x_dot=rate, u=inputs[:, n_targets:])
     sizes = np.abs(np.asarray(model.coefficients())) @ (library.powers_ > 0)
     return sizes, sizes > 0

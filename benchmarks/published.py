@@ -1,14 +1,13 @@
 """Results behind the tables of the READMEs: `python -m benchmarks.published keep|readme`.
 
-`keep` writes a results file as CSV, compressed where the name ends in .gz, with the commit it is
-kept at and a digest of the settings; `table` of every benchmark reads it like the file it came
-from. In a README, a table between
+`keep` writes a results file as CSV, compressed if the name ends in .gz, with the current commit
+and a digest of the settings. `table` of every benchmark reads it like the results file. In a
+README, a table between
 
     <!-- python -m benchmarks.delays table benchmarks/delays/published/low.csv -->
     <!-- end -->
 
-is what that command prints: `readme` puts it there, and a test sees that no figure outlives the
-results it came from.
+is the output of that command: `readme` inserts it, and a test checks that it matches the results.
 """
 
 import argparse
@@ -36,7 +35,7 @@ ROOT = Path(__file__).parent.parent
 COLUMNS = ("benchmark", "category", "graph", "series", "method", "seed", "what", "value")
 # Files that hold published results.
 ENDINGS = (".csv", ".csv.gz")
-# Of numbers, enough for any table.
+# Digits of numbers, enough for any table.
 DIGITS = 6
 _BLOCK = re.compile(
     r"(?P<head><!-- python -m (?P<module>benchmarks[.\w]*) (?P<arguments>[^\n]*?) -->\n)"
@@ -54,9 +53,9 @@ def keep(
     pooled: bool = False,
     update: bool = False,
 ) -> int:
-    """Write the units of one benchmark as CSV; returns how many. `arrays` as well if a table needs
-    them; only what is `pooled` if none needs more. To `update` a file is to leave the methods and
-    categories in it that the results do not have, with the commits they were kept at.
+    """Write the units of one benchmark as CSV and return their number, with `arrays` if a table
+    needs them, or only the `pooled` metrics. An `update` keeps methods and categories of the file
+    that the results do not have, with their commits.
     """
     with Store(results) as store:
         units = defaultdict(list)
@@ -78,7 +77,7 @@ def keep(
             lines += [[*unit, f"metric {row.metric}", _short(row.value)] for row in rows]
             for name, value in store.arrays(unit).items() if arrays else ():
                 lines.append([*unit, f"array {name}", json.dumps(_shortened(value))])
-    # Units in order; what belongs to one stays as it came.
+    # Units are sorted; the rows of a unit keep their order.
     lines.sort(key=lambda line: (*line[:3], int(line[3]), line[4], int(line[5])))
     out.parent.mkdir(parents=True, exist_ok=True)
     with _written(out) as file:
@@ -88,7 +87,7 @@ def keep(
 
 
 def _named(new: set[tuple[str, str]], others: set[str]) -> list[str]:
-    """Return methods, those that others have, too, with their new categories behind them."""
+    """Return methods; those that `others` have too are followed by their new categories."""
     parts = defaultdict(list)
     for method, category in sorted(new):
         parts[method].append(category)
@@ -96,7 +95,7 @@ def _named(new: set[tuple[str, str]], others: set[str]) -> list[str]:
 
 
 def _others(path: Path, new: set[tuple[str, str]]) -> tuple[list[str], list[list[str]]]:
-    """Return comments and lines of a published file on other methods and categories than these."""
+    """Return the comments and lines of a published file on methods and categories not in `new`."""
     opened = gzip.open if path.suffix == ".gz" else open
     with opened(path, "rt", newline="") as file:
         text = file.readlines()
@@ -107,7 +106,7 @@ def _others(path: Path, new: set[tuple[str, str]]) -> tuple[list[str], list[list
         if match := re.match(r"# settings (\S+) (\S+)", comment):
             comments += [comment] if match[1] in others and match.groups() not in new else []
         elif match := re.match(r"# kept at (\S+) *(.*)", comment):
-            # Of all methods of the file, or of those named behind the commit.
+            # The commit of all methods of the file, or of those named after it.
             named = match[2].split(", ") if match[2] else others
             of = [method for method in named if method.split(" (")[0] in others]
             comments += [f"# kept at {match[1]} {', '.join(of)}\n"] if of else []
@@ -115,13 +114,13 @@ def _others(path: Path, new: set[tuple[str, str]]) -> tuple[list[str], list[list
 
 
 def read(path: Path) -> Store:
-    """A store, in memory, of what [`keep`][benchmarks.published.keep] wrote."""
+    """A store in memory from a file of [`keep`][benchmarks.published.keep]."""
     units: dict[Unit, dict] = defaultdict(dict)
     opened = gzip.open if path.suffix == ".gz" else open
     with opened(path, "rt", newline="") as file:
         rows = csv.reader(line for line in file if not line.startswith("#"))
         if tuple(next(rows, ())) != COLUMNS:
-            raise ValueError(f"{path} does not hold published results: its columns are others.")
+            raise ValueError(f"{path} does not hold published results: its columns differ.")
         for benchmark, category, graph, series, method, seed, what, value in rows:
             unit = Unit(benchmark, category, graph, int(series), method, int(seed))
             units[unit][what] = value
@@ -132,7 +131,7 @@ def read(path: Path) -> Store:
 
 @contextlib.contextmanager
 def _written(path: Path) -> Iterator[io.TextIOBase]:
-    """A text file; the same bytes for the same text, compressed or not."""
+    """A text file, compressed or not, with the same bytes for the same text."""
     text = io.StringIO()
     yield text
     data = text.getvalue().encode()
@@ -150,7 +149,7 @@ def _record(unit: Unit, found: dict[str, str]) -> Record:
 
 
 def rendered(text: str) -> str:
-    """A README with what its commands print."""
+    """Return a README with the output of its commands."""
 
     def block(match: re.Match) -> str:
         printed = _printed(match["module"], shlex.split(match["arguments"]))
@@ -160,7 +159,7 @@ def rendered(text: str) -> str:
 
 
 def readmes() -> list[Path]:
-    """Return READMEs and pages that hold such tables."""
+    """Return the READMEs and pages with such tables."""
     files = [ROOT / "README.md", *sorted((ROOT / "benchmarks").glob("**/README.md"))]
     files += sorted((ROOT / "docs").glob("*.md"))
     return [file for file in files if _BLOCK.search(file.read_text(encoding="utf-8"))]
@@ -168,7 +167,7 @@ def readmes() -> list[Path]:
 
 def _printed(module: str, arguments: list[str]) -> str:
     found = importlib.import_module(module)
-    # A package has its command line beside it.
+    # The command line of a package is in its `__main__`.
     main = getattr(found, "main", None) or importlib.import_module(f"{module}.__main__").main
     named = [str(ROOT / a) if a.endswith(ENDINGS) else a for a in arguments]
     out = io.StringIO()
@@ -200,12 +199,12 @@ def main(arguments: list[str] | None = None) -> int:
     keeping.add_argument("results", type=Path)
     keeping.add_argument("--benchmark", required=True, help="causal_dynamics, dysts, delays, …")
     keeping.add_argument("--out", type=Path, required=True, metavar="FILE")
-    keeping.add_argument("--arrays", action="store_true", help="scores and graphs too")
-    keeping.add_argument("--pooled", action="store_true", help="no single series of a graph")
+    keeping.add_argument("--arrays", action="store_true", help="include scores and graphs")
+    keeping.add_argument("--pooled", action="store_true", help="only metrics of pooled series")
     keeping.add_argument(
-        "--update", action="store_true", help="leave what else the file has as it is"
+        "--update", action="store_true", help="keep other methods and categories of the file"
     )
-    actions.add_parser("readme", help="put the tables into the READMEs")
+    actions.add_parser("readme", help="insert the tables into the READMEs")
     options = parser.parse_args(arguments)
     if options.action == "readme":
         for file in readmes():

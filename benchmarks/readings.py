@@ -1,16 +1,16 @@
-"""The readings of the paper's objective: which one makes its coefficients keep and drop edges?
+"""Readings of the paper's objective: with which do its coefficients keep and drop edges?
 
     python -m benchmarks.readings run --out readings.sqlite
     python -m benchmarks.readings table readings.sqlite
 
-The paper writes risk + λ (number of edges) and says what λ was, not how the two are averaged. A
-reading is a pair of averages: over targets, samples and gates. All that matters of it is the price
-of an edge in units of the standardised mean squared error of its target, so one program serves all
-readings. Nor does the paper say where gates start; two starts are tried: open, the library's, and
-undecided, where a gate is as likely to be kept as not. Systems are without noise and sampled as
-dysts samples them, the lag is 0, and settings are those of the paper's two benchmarks
-(`L0NDDE.paper`, `FitConfig.paper`). The methods `unit_…` of `benchmarks.causal_dynamics` are
-readings on its graphs, beside the published rows.
+The paper writes risk + λ (number of edges) and gives λ, but not how the two are averaged. A reading
+is a pair of averages: over targets, samples and gates. Only the price of an edge in units of the
+standardised mean squared error of its target matters, so one program serves all readings. The paper
+does not say either where gates start. Two starts are tried: open, the library's, and undecided,
+where a gate is as likely to be kept as not. Systems have no noise and are sampled as in dysts, the
+lag is 0, and settings are those of the paper's two benchmarks (`L0NDDE.paper`, `FitConfig.paper`).
+The methods `unit_…` of `benchmarks.causal_dynamics` are readings on its graphs, beside the
+published rows.
 """
 
 import dataclasses
@@ -32,7 +32,7 @@ from ._store import Store, Unit
 
 BENCHMARK = "readings"
 SYSTEMS = ("Lorenz", "Rossler", "SprottB", "Thomas", "GenesioTesi", "Rucklidge")
-# Samples, those that come before them and are forgotten, and steps of the solver in between.
+# Samples, discarded samples before them, and solver steps per sample.
 SAMPLES, FORGOTTEN, SUBSTEPS = 1000, 500, 5
 
 
@@ -43,7 +43,8 @@ class Reading(NamedTuple):
     price: Callable[[float, int, int, int], float]
 
 
-# From λ, the number of variables, of candidate inputs of each, and of samples in a batch.
+# The price from λ and the numbers of variables, of candidate inputs of each, and of samples in a
+# batch.
 READINGS: Mapping[str, Reading] = {
     "all edges, mean risk": Reading("mean_j risk_j + λ Σ_ij z_ij", lambda c, d, f, b: c * d),
     "edges of a target": Reading("Σ_j (risk_j + λ Σ_i z_ij)", lambda c, d, f, b: c),
@@ -60,20 +61,20 @@ STARTS: Mapping[str, float] = {"open": 2.0, "undecided": 0.0}
 
 
 class Setup(NamedTuple):
-    """One of the paper's two benchmarks: its coefficient, and what differs in the training."""
+    """One of the paper's two benchmarks: its coefficient, and its training settings."""
 
     coefficient: float
     changes: dict
 
 
-# A plateau seen in means of 50 steps, the library's, and not from one batch to the next.
+# The library's plateau test, on means of 50 steps instead of single batches.
 SMOOTHED = dict(epoch_steps=50, smoothing=0.7, improvement=1e-3)
 SETUPS: Mapping[str, Setup] = {
     "causal_dynamics": Setup(0.025, SMOOTHED),
-    # Its gradient penalty read as one of the drift by its inputs, which makes functions Lipschitz.
+    # The paper's gradient penalty, read as one on the Jacobian, which makes functions Lipschitz.
     "causal_dynamics, Jacobian": Setup(0.025, SMOOTHED | dict(gradient_penalty_variant="jacobian")),
     "dysts": Setup(0.05, SMOOTHED | dict(gradient_penalty=None, warmup_steps=0)),
-    # Its patience counted from step to step, smoothed over three or so.
+    # The paper's patience, counted from step to step, smoothed over about three.
     "dysts, step by step": Setup(
         0.05, SMOOTHED | dict(gradient_penalty=None, warmup_steps=0, epoch_steps=1)
     ),
@@ -132,7 +133,7 @@ def _price(setup: str, reading: str, dim: int, batch: int) -> float:
 
 
 def run(out: Path, *, systems: Sequence[str], seeds: int, setups: Sequence[str]) -> None:
-    """Every reading on every system, into one file; what it holds already is not done again."""
+    """Fit every reading on every system into one file; existing results are not computed again."""
 
     def fitted(unit: Unit, store: Store) -> dict[str, float]:
         return score(unit.category, *METHODS[unit.method], unit.graph, unit.seed)
@@ -156,7 +157,7 @@ def _units(systems, seeds, setups):
 
 
 def table(store: Store) -> str:
-    """Return means over systems and seeds, the readings of a setup below one another."""
+    """Return a table of means over systems and seeds, with the readings of a setup together."""
     found = defaultdict(lambda: defaultdict(list))
     for row in store.rows(BENCHMARK):
         found[row.category, row.method][row.metric].append(row.value)

@@ -9,7 +9,7 @@ from jaxtyping import Float
 
 from ._store import Row
 
-# What a report may say of its graph, the best first.
+# Possible verdicts of a report on its graph, the best first.
 VERDICTS = ("supported", "with reservations", "not supported")
 
 
@@ -52,7 +52,7 @@ def markdown(header: Sequence[str], rows: Sequence[Sequence[str]], *, text_colum
 
 
 def number(value: float, digits: int = 2) -> str:
-    """A fixed number of digits, without the leading zero of scores; `-` where undefined."""
+    """Format with a fixed number of digits, without a leading zero; `-` where undefined."""
     if math.isnan(value):
         return "-"
     text = f"{value:.{digits}f}"
@@ -73,7 +73,7 @@ def median(values: Iterable[float]) -> float:
 
 def ranks(values: Float[np.ndarray, "method case"], *, largest_first: bool = False):
     """Return the rank of every method in every case, `[method case]`: 1 is best, ties share their
-    mean, and what is missing (NaN) ranks last. Needs SciPy.
+    mean, and missing values (NaN) rank last. Needs SciPy.
     """
     from scipy.stats import rankdata
 
@@ -82,7 +82,7 @@ def ranks(values: Float[np.ndarray, "method case"], *, largest_first: bool = Fal
 
 
 def statuses(rows: Iterable[Row], metric: str) -> str:
-    """Return how often every method ended with which status, counted on the rows of one metric."""
+    """Return the number of statuses of every method, counted on the rows of one metric."""
     counts = defaultdict(Counter)
     for row in rows:
         if row.metric == metric:

@@ -1,8 +1,8 @@
-"""The uses of a graph, scored against the truth: `python -m benchmarks.use run|table`.
+"""Uses of a graph, scored against the truth: `python -m benchmarks.use run|table`.
 
 `run` discovers the systems of `benchmarks.delays` from fresh seeds, and networks that are in no
-other table; then it forecasts an independent run, compares effects with those of the true drift,
-and holds a variable in the learned and in the true system. `table` says how often that was right.
+other table. It then forecasts an independent run, compares effects with those of the true drift,
+and holds a variable in the learned and in the true system. `table` prints how often that was right.
 """
 
 import argparse
@@ -31,12 +31,12 @@ from .delays.runner import choose
 from .delays.settings import Specification
 
 BENCHMARK = "use"
-# Far from the seeds that anything was set on.
+# Far from the seeds on which anything was decided.
 FRESH = 2000
 # Steps of the lag grid ahead.
 AHEAD = (1, 2, 5, 10, 20)
 RIVALS = ("persistence", "climatology", "VAR", "PySINDy")
-# Origins so far apart that their horizons do not overlap, and paths from each.
+# Number of origins, whose horizons do not overlap, and of paths from each.
 ORIGINS, PATHS = 36, 100
 # Networks of no other table: units, delays, seed.
 NEW = tuple(
@@ -48,7 +48,7 @@ NEW = tuple(
 
 @dataclass(frozen=True)
 class Task:
-    """One system: everything that is asked of its discovery."""
+    """One system and all tests of its discovery."""
 
     spec: Specification
     group: str
@@ -100,7 +100,7 @@ def forecast_scores(found: ndde.Discovery, task: Task, key) -> dict[str, float]:
     at = tuple(step * k for k in AHEAD)
     made = found.backtest(
         at[-1],
-        # With times, since a season may have been found.
+        # Times are needed, since a season may have been found.
         data=ndde.read_samples(another_run(task.spec, task.seed, 1), dt=found.dt),
         origins=min(ORIGINS, task.spec.length // at[-1]),
         paths=PATHS,
@@ -207,12 +207,12 @@ def main(arguments: list[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.use")
     actions = parser.add_subparsers(required=True, metavar="run|table")
-    running = actions.add_parser("run", help="discover and use; resumes what was left")
+    running = actions.add_parser("run", help="discover and use; resumes an interrupted run")
     running.set_defaults(action=_run)
     running.add_argument("--out", type=Path, required=True, metavar="FILE", help="SQLite results")
     running.add_argument("--only", metavar="PATTERN", help="systems whose name contains this")
     running.add_argument("--limit", type=positive, metavar="N", help="at most N of either group")
-    running.add_argument("--new", action="store_true", help="the networks of no other table too")
+    running.add_argument("--new", action="store_true", help="networks of no other table too")
     running.add_argument("--smoke", action="store_true", help="three tiny tasks")
     running.add_argument("--seed", type=int, default=FRESH)
     add_machines(running)

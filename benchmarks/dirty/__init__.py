@@ -1,1 +1,1 @@
-"""Data with one thing wrong at a time, each beside its clean twin."""
+"""Data with one fault at a time, each compared with its clean twin."""

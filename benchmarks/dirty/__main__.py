@@ -21,7 +21,7 @@ def main(arguments: list[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.dirty")
     actions = parser.add_subparsers(required=True, metavar="run|table")
-    running = actions.add_parser("run", help="simulate, discover, score; resumes what was left")
+    running = actions.add_parser("run", help="simulate, discover, score; resumes a stopped run")
     running.set_defaults(action=_run)
     running.add_argument("--out", type=Path, required=True, metavar="FILE", help="SQLite results")
     running.add_argument(

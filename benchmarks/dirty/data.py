@@ -1,6 +1,6 @@
-"""Small delayed networks by plain Euler loops, and what can go wrong when they are measured.
+"""Small delayed networks by plain Euler loops, and common faults of measurement.
 
-Written without the library's simulator, so that the two cannot share a mistake.
+Written without the library's simulator, so that the two cannot share an error.
 """
 
 import functools
@@ -27,7 +27,7 @@ class Network:
 
     @property
     def graph(self) -> Bool[np.ndarray, "source target lag"]:
-        """The truth on the candidate lags; every variable drives itself at once."""
+        """The truth on the candidate lags; every variable drives itself at lag 0."""
         graph = np.zeros((len(self.weights), len(self.weights), len(LAGS)), bool)
         for i, j in np.argwhere(self.weights != 0):
             graph[i, j, int(self.delays[i, j])] = True
@@ -37,9 +37,9 @@ class Network:
 
 @dataclass(frozen=True)
 class Case:
-    """A case: the arguments of `discover`, and the truth it is judged by.
+    """A case: the arguments of `discover`, and the truth.
 
-    - `names`: of findings of which one says what is wrong.
+    - `names`: findings, any of which names the fault.
     """
 
     x: Float[np.ndarray, "time dim"]
@@ -49,7 +49,7 @@ class Case:
 
 
 def network(rng: np.random.Generator, dim: int = DIM) -> Network:
-    """A ring in random order, so that every variable is driven, and a few links more. Feedback is
+    """A ring in random order, so that every variable is driven, with a few more links. Feedback is
     negative or weak, so that no variable gets stuck.
     """
     weights, delays = np.zeros((dim, dim)), np.zeros((dim, dim))
@@ -105,7 +105,7 @@ def twin(seed: int) -> Case:
 
 
 def dirty(kind: str, seed: int) -> Case:
-    """The record of a kind; everything random follows from kind and seed."""
+    """The record of a kind; all random numbers follow from kind and seed."""
     rng = np.random.default_rng([seed, 1, *kind.encode()])
     return KINDS[kind](seed, rng)
 
@@ -241,7 +241,7 @@ def _short(x, rng):
 
 
 def _hidden(seed, rng):
-    """The variable that drives most is not seen."""
+    """The variable with most links to others is hidden."""
     clean = twin(seed)
     links = clean.graph.any(axis=2) & ~np.eye(DIM, dtype=bool)
     gone = int(np.argmax(links.sum(axis=1)))

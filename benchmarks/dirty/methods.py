@@ -1,4 +1,4 @@
-"""Methods: samples in, a graph out, with what the report says against it."""
+"""Methods: samples in, a graph out, with the findings of the report."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -13,9 +13,9 @@ from benchmarks.tables import VERDICTS
 class Answer(NamedTuple):
     """The answer of a method for one record.
 
-    - `graph`: edges kept; `names`: of the findings, those that weigh nothing last.
-    - `verdict`: position in `tables.VERDICTS`, or -1 where a method has none.
-    - `reasons`: how many of the names weigh something.
+    - `graph`: edges kept; `names`: of the findings, notes last.
+    - `verdict`: position in `tables.VERDICTS`, or -1 if a method has none.
+    - `reasons`: number of findings that lower the verdict.
     """
 
     graph: Bool[np.ndarray, "source target lag"]
@@ -25,7 +25,7 @@ class Answer(NamedTuple):
 
 
 def discover(x, lags, *, key, **options) -> Answer:
-    """The library's front door, as it comes."""
+    """Return the answer of `discover` with its defaults."""
     found = ndde.discover(x, lags=lags, key=key, **options)
     return answer(found)
 
@@ -62,7 +62,7 @@ def splines(x, lags, *, key, **options) -> Answer:
 
 
 def untreated(x, lags, *, key, **options) -> Answer:
-    """Spline regression on the samples as they are: what happens when nobody looks."""
+    """Return the answer of spline regression on the untreated samples."""
     windows = ndde.lagged_windows(x, lags=lags, **options)
     return Answer(np.asarray(ndde.select.spline_graph(windows).graph))
 

@@ -25,10 +25,11 @@ def results(store: Store, benchmark: str) -> dict:
 
 
 def table(store: Store) -> str:
-    """Return Markdown: one row per method and kind, and how far verdicts can be trusted.
+    """Return Markdown: one row per method and kind, and the reliability of verdicts.
 
     `good` is the share of seeds in which the record has at most one false edge more than its twin,
-    or a finding says by name what is wrong, or the method refuses.
+    or a finding names the fault, or the method refuses the data; for twins, the share without a
+    finding that lowers the verdict.
     """
     found = results(store, BENCHMARK)
     methods = sorted({key[3] for key in found})
@@ -69,8 +70,8 @@ def _row(found, method, kind, chosen) -> list[str]:
 
 
 def calibration(items) -> str:
-    """Return Markdown: of the edges in reports of a verdict, how many are true, exactly and without
-    the lag, and what share of all true summary edges these reports hold.
+    """Return Markdown: for each verdict, the shares of edges that are true with and without the
+    lag, and the share of all true summary edges in these reports.
     """
     groups = defaultdict(list)
     for key, metrics in items:

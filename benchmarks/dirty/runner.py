@@ -1,4 +1,4 @@
-"""Run methods on records with one thing wrong, and on their clean twins."""
+"""Run methods on records with one fault, and on their clean twins."""
 
 import dataclasses
 import fnmatch
@@ -50,7 +50,7 @@ class Task:
 
 
 def choose(only: str | None = None, limit: int | None = None) -> list[str]:
-    """Return kinds by text or shell pattern, at most so many.
+    """Return kinds by text or shell pattern, at most `limit`.
 
     **Raises:** `ValueError` if nothing is left.
     """
@@ -85,8 +85,8 @@ def run(
 
 
 def evaluate(task: Task) -> list[Record]:
-    """Compute one task. An exception of the method becomes a status: a refusal, where it is the
-    sentence of a ValueError.
+    """Compute one task. An exception of the method becomes a status: a refusal if it is a
+    `ValueError`.
     """
     case = twin(task.seed) if task.kind == TWIN else dirty(task.kind, task.seed)
     key = jr.fold_in(jr.key(task.seed), zlib.crc32(task.kind.encode()))
@@ -110,8 +110,8 @@ def _nothing(case: Case) -> Answer:
 
 
 def scored(found: Answer, case: Case) -> dict[str, float]:
-    """Return false and true edges, at exact lags and between sources and targets, and what was
-    said.
+    """Return false and true edges, at exact lags and between sources and targets, and whether a
+    finding names the fault.
     """
     graph, truth = found.graph, case.graph
     summary, true_summary = graph.any(axis=2), truth.any(axis=2)

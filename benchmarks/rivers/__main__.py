@@ -20,7 +20,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.rivers")
     actions = parser.add_subparsers(required=True, metavar="run|table|delays|simulated")
 
-    running = actions.add_parser("run", help="rank, score; resumes what an earlier run left")
+    running = actions.add_parser("run", help="rank, score; resumes a stopped run")
     running.set_defaults(action=_run)
     running.add_argument("--data", type=Path, metavar="DIR", help="another river record")
     running.add_argument("--out", type=Path, required=True, metavar="FILE", help="SQLite results")
@@ -37,12 +37,12 @@ def _parser() -> argparse.ArgumentParser:
     showing.set_defaults(action=_table)
     showing.add_argument("results", type=Path)
 
-    timing = actions.add_parser("delays", help="travel times of true edges beside peaks")
+    timing = actions.add_parser("delays", help="travel times of true edges and of peaks")
     timing.set_defaults(action=_delays)
     timing.add_argument("--data", type=Path, metavar="DIR", help="another river record")
     timing.add_argument("--seed", type=int, default=0)
 
-    simulating = actions.add_parser("simulated", help="what is made of simulated floods")
+    simulating = actions.add_parser("simulated", help="results on simulated floods")
     simulating.set_defaults(action=_simulated)
     return parser
 

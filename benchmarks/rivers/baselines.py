@@ -12,7 +12,7 @@ Ranking = Float[np.ndarray, "source target"]
 
 def largest_coefficient(x: Levels, lags: int) -> Ranking:
     """The published vector autoregression: least squares of the levels on `lags` past levels and an
-    intercept, ranked by the largest signed coefficient. Rescale a gauge and its edges move.
+    intercept, ranked by the largest signed coefficient. It depends on the units of gauges.
     """
     n, dim = x.shape
     past = [x[lags - k : n - k] for k in range(1, lags + 1)]
@@ -22,14 +22,14 @@ def largest_coefficient(x: Levels, lags: int) -> Ranking:
 
 
 def standardised(x: Levels) -> Levels:
-    """Every gauge in its own standard deviations."""
+    """Return every gauge in units of its standard deviation."""
     return (x - x.mean(axis=0)) / np.maximum(x.std(axis=0), 1e-300)
 
 
 def correlation_direction(x: Levels, largest: int, *, best_only: bool = False) -> Ranking:
-    """The published cross-correlation: an edge from what is ahead at the shift of the highest
-    correlation, up to `largest` samples; its score is 1. With `best_only`, a source keeps the
-    target it correlates with most.
+    """The published cross-correlation: an edge from the variable that is ahead at the shift of the
+    highest correlation, up to `largest` samples, with score 1. With `best_only`, a source keeps
+    only the target it correlates with most.
     """
     at, peak = _peaks(x, largest)
     kept = at > 0
@@ -40,14 +40,14 @@ def correlation_direction(x: Levels, largest: int, *, best_only: bool = False) -
 
 
 def correlation_ahead(x: Levels, largest: int) -> Ranking:
-    """The highest correlation itself, with the sign of who is ahead."""
+    """Return the highest correlation, positive where the source is ahead."""
     at, peak = _peaks(x, largest)
     return np.sign(at) * np.maximum(peak, 0)
 
 
 def _peaks(x: Levels, largest: int):
-    """Return by how many samples a source is ahead of a target at the highest correlation of their
-    overlapping parts, and that correlation, `[source target]`.
+    """Return the number of samples by which a source is ahead of a target at the highest
+    correlation of their overlapping parts, and that correlation, `[source target]`.
     """
     n, dim = x.shape
     largest = min(largest, n // 2)
@@ -68,8 +68,8 @@ def _peaks(x: Levels, largest: int):
 
 
 def own_past_and(x: Levels, lags: int) -> Ranking:
-    """Return what a source's past adds to the target's own, pair by pair: the fall of the logarithm
-    of the squared error of the next step, both with `lags` past levels and an intercept.
+    """Return the gain from a source's past beyond the target's own, pair by pair: the decrease of
+    the log squared error of the next step, both with `lags` past levels and an intercept.
     """
     n, dim = x.shape
     past = [standardised(x)[lags - k : n - k] for k in range(1, lags + 1)]
@@ -85,7 +85,7 @@ def own_past_and(x: Levels, lags: int) -> Ranking:
 
 
 def given_all_others(x: Levels, lags: int) -> Ranking:
-    """Return what a source's past adds to that of all others: Granger causality as a strength."""
+    """Return the gain from a source's past beyond all others: Granger causality as a strength."""
     n, dim = x.shape
     past = np.stack([standardised(x)[lags - k : n - k] for k in range(1, lags + 1)], axis=1)
     rate = standardised(np.diff(x, axis=0)[lags - 1 :])
@@ -99,13 +99,13 @@ def given_all_others(x: Levels, lags: int) -> Ranking:
 
 
 def less_its_reverse(scores: Ranking) -> Ranking:
-    """A ranking of directions: what one adds to the other, less what that one adds to it."""
+    """Return the asymmetry of a score: that of a pair minus that of its reverse."""
     return scores - scores.T
 
 
 def sign_and_root(scores: Ranking) -> Ranking:
-    """The sign of the asymmetry times the root of asymmetry and score; chosen with the flood's
-    truth in sight.
+    """Return the sign of the asymmetry times the root of asymmetry and score; chosen by inspecting
+    the flood's truth.
     """
     less = less_its_reverse(scores)
     return np.sign(less) * np.sqrt(np.abs(less) * np.maximum(scores, 0))

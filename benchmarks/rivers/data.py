@@ -1,4 +1,4 @@
-"""A river record: levels at gauges, and which gauge's water reaches which next."""
+"""A river record: levels at gauges, and the next gauge downstream of each."""
 
 import csv
 import functools
@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Bool, Float
 
-# Files of a directory given with `--data`, and those that ship.
+# Files of a directory given with `--data`, and the files of the package.
 SERIES, EDGES = "rivers_ts*.csv*", "edges.csv"
 SHIPPED = ("elbe_flood.csv.gz", "elbe_flood_edges.csv")
 
@@ -31,15 +31,13 @@ class Record:
 
     @functools.cached_property
     def filled(self) -> Float[np.ndarray, "time gauge"]:
-        """The levels without missing values: straight lines between neighbours, the ends
-        held.
-        """
+        """The levels without missing values: linear interpolation, constant at the ends."""
         return interpolated(self.x)
 
 
 @functools.cache
 def read_record(directory: Path | None = None) -> Record:
-    """The record of a directory, `rivers_ts*.csv` and `edges.csv`, or the one that ships.
+    """The record of a directory, `rivers_ts*.csv` and `edges.csv`, or that of the package.
 
     **Raises:** `ValueError` if a file is missing, or an edge names a gauge without a series.
     """
@@ -78,20 +76,20 @@ def _files(directory: Path | None) -> tuple[str, str]:
 
 
 def interpolated(x: Float[np.ndarray, "time gauge"]) -> Float[np.ndarray, "time gauge"]:
-    """Return the values with straight lines across missing ones, and the nearest value beyond the
-    ends.
+    """Return the values, interpolated linearly across missing ones, with the nearest value beyond
+    the ends.
     """
     time, filled = np.arange(len(x)), np.array(x)
     for column in filled.T:
         missing = np.isnan(column)
         if missing.all():
-            raise ValueError("a gauge has no value at all.")
+            raise ValueError("a gauge has no values.")
         column[missing] = np.interp(time[missing], time[~missing], column[~missing])
     return filled
 
 
 def connected_subgraphs(truth: Bool[np.ndarray, "gauge gauge"], size: int) -> list[tuple[int, ...]]:
-    """Return all sets of `size` gauges that hang together, whatever the direction, in order."""
+    """Return all connected sets of `size` gauges, regardless of direction, in order."""
     either = truth | truth.T
     neighbours = [frozenset(np.flatnonzero(row).tolist()) for row in either]
     found = {frozenset([gauge]) for gauge in range(len(truth))}

@@ -24,9 +24,9 @@ class Prediction(NamedTuple):
     """The prediction of a method for one set of gauges.
 
     - `scores` rank the edges, NaN where the method failed.
-    - `graph`: edges it would keep; None if it only ranks.
-    - `verdict`: what it says of that graph, one of `tables.VERDICTS`; None where it says nothing.
-    - `status`: `ok`, or what happened.
+    - `graph`: edges it keeps; None if it only ranks.
+    - `verdict`: its verdict on that graph, one of `tables.VERDICTS`; None if it has none.
+    - `status`: `ok`, or the error.
     """
 
     scores: Float[np.ndarray, "source target"]
@@ -36,12 +36,12 @@ class Prediction(NamedTuple):
 
 
 def chance(x, dt, *, key):
-    """Anchor: random scores."""
+    """Return random scores, an anchor."""
     return Prediction(np.asarray(jr.uniform(key, (x.shape[1], x.shape[1]))))
 
 
 def ranked(score: Callable, *, before: Callable = lambda x: x, after: Callable = lambda s: s):
-    """A baseline of NumPy; its settings are read when it runs."""
+    """Return a NumPy baseline; its settings are read when it runs."""
 
     def rank(x, dt, *, key):
         return Prediction(after(score(before(x))))
@@ -95,14 +95,14 @@ def pcmci_plus(x, dt, *, key):
 
 
 def varlingam(x, dt, *, key):
-    """VARLiNGAM (Hyvärinen et al. 2010) of the package `lingam`: largest absolute effect, also at
-    the same time, of standardised levels.
+    """VARLiNGAM (Hyvärinen et al. 2010) of the package `lingam`: the largest absolute effect,
+    including contemporaneous ones, of standardised levels.
     """
     return Prediction(_varlingam(baselines.standardised(x)))
 
 
 def varlingam_raw(x, dt, *, key):
-    """Return VARLiNGAM's ranking of levels in their own units, whose scales it can then use."""
+    """Return VARLiNGAM's ranking of raw levels, whose units it can use."""
     return Prediction(_varlingam(x))
 
 
@@ -116,7 +116,7 @@ def _varlingam(x):
 
 
 def splines(x, dt, *, key):
-    """The library's closed-form search alone, ranked by what each source is worth."""
+    """The library's closed-form search alone, ranked by the strength of each source."""
     found = ndde.select.spline_graph(_windows(x, dt))
     kept = np.asarray(found.graph).any(axis=2)
     return Prediction(np.asarray(found.evidence).max(axis=2), kept)
@@ -143,7 +143,7 @@ def _samples(x, dt) -> ndde.Samples:
 
 
 def discover(x, dt, *, key):
-    """The library's front door with its defaults, on the candidate lags of the settings."""
+    """`discover` with its defaults, on the candidate lags of the settings."""
     names = [f"gauge {i}" for i in range(x.shape[1])]
     lags = settings()["windows"]["lags"]
     found = ndde.discover(x, dt=dt, lags=lags, names=names, time_unit="h", key=key)
@@ -181,7 +181,7 @@ METHODS: dict[str, Method] = {
     "rank_splines": rank_splines,
     "discover": discover,
 }
-# Settings chosen with this truth in sight, as all published ones were.
+# Methods whose settings were chosen by this truth, as all published ones were.
 WITH_TRUTH = ("var", "correlation", "correlation_best", "pairs_reverse", "pairs_root")
-# What `run` computes unless told otherwise.
+# The default methods of `run`.
 DEFAULT = ("var", "var_rescaled", "correlation", "pairs", "pairs_reverse", "all_others", "rank")

@@ -20,8 +20,8 @@ TRUST = ("sets", "method", "verdict", "reports", "edges", "true", "of the true l
 
 def table(store: Store) -> str:
     """Return Markdown: one row per kind of sets and method. AUROC is a mean over sets, `joint` that
-    of all pairs of all sets in one ranking; wrong edges are means over sets. Then one row per
-    verdict of methods that pass one: how many of the edges in such reports are true.
+    of all pairs of all sets in one ranking; wrong edges are means over sets. For methods with
+    verdicts, one row per verdict follows: the share of true edges in such reports.
 
     **Raises:** `ValueError` if there are no results.
     """
@@ -45,8 +45,8 @@ def table(store: Store) -> str:
 
 
 def _trust(store, category, method, tasks):
-    """Yield for each verdict how many of the edges between gauges in such reports are true, and
-    what share of the true links of all sets they are.
+    """Yield for each verdict the share of true edges between gauges in such reports, and their
+    share in the true links of all sets.
     """
     judged = {unit: task for unit, task in tasks.items() if "verdict" in task}
     links = {unit: float(_kept(store, unit)[1].sum()) for unit in judged}
@@ -87,8 +87,8 @@ def _kept(store, unit):
 
 
 def write_predictions(store: Store, directory: Path) -> int:
-    """Write one `method/sets.npz` per unit with its `scores`, `[source target]`; return how
-    many.
+    """Write one `method/sets.npz` per unit with its `scores`, `[source target]`; return the number
+    of files.
     """
     units = {Unit(*(getattr(r, n) for n in Unit._fields)) for r in store.rows(BENCHMARK)}
     for unit in sorted(units):

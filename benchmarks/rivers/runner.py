@@ -1,4 +1,4 @@
-"""Run methods over subgraphs: each sees its own series only."""
+"""Run methods on subgraphs, each with its own series only."""
 
 import dataclasses
 import fnmatch
@@ -24,7 +24,7 @@ from .settings import settings
 
 BENCHMARK = "rivers"
 WHOLE = "whole"
-# Subgraphs of a task: one transaction for so many, and no more is lost when a run is stopped.
+# Subgraphs per task: each task is one transaction, the most that a stopped run loses.
 CHUNK = 25
 
 
@@ -65,8 +65,8 @@ def choose(
     only: str | None = None,
     limit: int | None = None,
 ) -> tuple[str, list[tuple[int, ...]]]:
-    """The category and the sets of gauges asked for, by text or shell pattern in their names joined
-    by hyphens. A limit takes sets evenly spread, since neighbours in order share gauges.
+    """Return the category and the chosen sets of gauges, by text or shell pattern in their names
+    joined by hyphens. A limit takes evenly spread sets, since consecutive sets share gauges.
 
     **Raises:** `ValueError` if nothing is left.
     """
@@ -135,7 +135,7 @@ def _evaluate(task: Task, gauges: tuple[int, ...]) -> Record:
         found = Prediction(nothing, status=f"error: {type(error).__name__}: {error}")
     cpu, seconds = time.process_time() - work, time.perf_counter() - wall
     failed = not np.isfinite(pairs(found.scores)).all()
-    # Where a method failed it ranks nothing.
+    # A failed method ranks nothing.
     scores = np.zeros_like(found.scores) if failed else np.asarray(found.scores, float)
     metrics = {"auroc": auroc(pairs(scores), pairs(truth)), "failed": float(failed), "cpu": cpu}
     if found.graph is not None:

@@ -1,14 +1,14 @@
-"""Scores of rankings against the network, diagonal left out."""
+"""Scores of rankings against the network, without the diagonal."""
 
 import numpy as np
 from jaxtyping import Bool, Float
 
 
 def auroc(scores: Float[np.ndarray, "..."], truth: Bool[np.ndarray, "..."]) -> float:
-    """Return the chance that a true edge ranks above a false one, ties half; NaN if there is only
-    one kind.
+    """Return the probability that a true edge ranks above a false one, with ties as half; NaN if
+    there is only one kind.
 
-    Needs NumPy only: joint rankings hold tens of thousands of pairs of any number.
+    Needs NumPy only: joint rankings hold tens of thousands of pairs.
     """
     scores, truth = np.ravel(scores), np.ravel(truth)
     positive, n_true = scores[truth], int(truth.sum())
@@ -28,7 +28,7 @@ def pairs(matrix: np.ndarray) -> np.ndarray:
 def wrong_edges(
     graph: Bool[np.ndarray, "source target"], truth: Bool[np.ndarray, "source target"]
 ) -> dict[str, float]:
-    """Return edges kept that are false, true ones missed, and those with both ends swapped among
+    """Return the numbers of false kept edges, of missed true edges, and of reversed edges among
     them.
     """
     kept, true = graph & ~np.eye(len(graph), dtype=bool), truth

@@ -1,6 +1,6 @@
 """Simulated floods: storms over catchments, a tree of reaches, levels in whole centimetres.
 
-Where thresholds for records of passing events may be looked at without a river's truth.
+Thresholds for records of passing events can be inspected here without a river's truth.
 """
 
 import numpy as np
@@ -18,9 +18,9 @@ LAGS = (0, 1, 2, 3, 4)
 def simulate(
     seed: int, n_gauges: int = 5, n: int = 2000
 ) -> tuple[Float[np.ndarray, "time gauge"], Bool[np.ndarray, "source target"]]:
-    """Return levels and the network. Every gauge but the last flows into one further down, after a
-    travel time of one to some forty samples that spreads the wave; what falls on its own catchment
-    goes through two reservoirs; levels are a power of the flow, in units of their own.
+    """Return levels and the network. Every gauge except the last flows into one downstream, after
+    a travel time of one to some forty samples that spreads the wave. Rain on its own catchment
+    passes through two reservoirs. Levels are a power of the flow, each in its own unit.
     """
     rng = np.random.default_rng(seed)
     later = [np.arange(k + 1, n_gauges) for k in range(n_gauges - 1)]
@@ -49,8 +49,8 @@ def simulate(
 
 
 def table() -> str:
-    """Return a table of the library's results on such records: gauges taken for neighbours, and the
-    ranking.
+    """Return a table of the library's results on such records: the gauges identified as
+    neighbours, and the ranking.
     """
     body = []
     for n_gauges in GAUGES:
@@ -79,8 +79,8 @@ def _near(n: int) -> Float[np.ndarray, " place"]:
 
 
 def _reservoirs(flow, hold: float):
-    """Return the outflow of two linear reservoirs in a row that hold back for so many samples
-    each.
+    """Return the outflow of two linear reservoirs in series, each with time constant `hold`, in
+    samples.
     """
     keep = np.exp(-1 / hold)
     for _ in range(2):

@@ -1,4 +1,4 @@
-"""Travel times of true edges, beside the time between the peaks of one flood."""
+"""Travel times of true edges, compared with the time between the peaks of one flood."""
 
 import jax
 import numpy as np
@@ -22,8 +22,8 @@ def peak(levels: Float[np.ndarray, "time"], share: float = 0.98) -> float:
 
 
 def travel_table(record: Record, *, seed: int = 0) -> str:
-    """Return one row per true edge whose two highest peaks are one flood: the target's comes within
-    the settings' limits of the source's. Peaks are read off the record, and no delay enters them.
+    """Return one row per true edge whose two highest peaks belong to one flood: that of the target
+    is within the settings' limits of the source's. Peaks are taken from the record, without delays.
     """
     chosen, x = settings()["travel"], record.filled
     samples = ndde.read_samples(x, dt=record.dt, names=record.names, time_unit="h")
@@ -42,10 +42,10 @@ def travel_table(record: Record, *, seed: int = 0) -> str:
         body.append([*names, *(tables.number(value, 2) for value in numbers)])
     header = ["source", "target", "peaks [h]", "delay [h]", "lower", "upper", "likeness"]
     if not body:
-        return "no true edge has the peaks of one flood at both ends."
+        return "No true edge has the peaks of one flood at both ends."
     return (
         f"{tables.markdown(header, body, text_columns=2)}\n\n{len(body)} of "
         f"{int(record.truth.sum())} edges: median |delay - peaks| {np.median(errors):.0f} min; "
-        f"{100 * np.mean(inside):.0f} % of the 90 % intervals hold the time between peaks; median "
-        f"width {np.median(widths):.1f} h."
+        f"{100 * np.mean(inside):.0f} % of the 90 % intervals contain the time between peaks; "
+        f"median width {np.median(widths):.1f} h."
     )

@@ -1,1 +1,1 @@
-"""How far verdicts can be believed, by kind of record; see README.md."""
+"""The reliability of verdicts by kind of record; see README.md."""

@@ -1,8 +1,8 @@
 """The reliability of verdicts: `python -m benchmarks.verdict kinds|coverage|run|table`.
 
 `kinds` discovers records of every kind, with fresh seeds, `run` the systems of `benchmarks.delays`,
-and both keep what each report says; `table` sets that beside the truth, together with the dirty
-records that the same file holds. `coverage` counts which intervals hold what they should.
+and both store the reports. `table` compares them with the truth, together with the dirty records
+in the same file. `coverage` counts how often intervals contain the truth.
 """
 
 import argparse
@@ -30,7 +30,7 @@ from ..dirty.runner import BENCHMARK as DIRTY, scored
 from . import calibration as by_kind, coverage
 
 BENCHMARK = "verdict"
-# Far from the seeds that thresholds were set on.
+# Far from the seeds on which thresholds were decided.
 FRESH = 1000
 
 
@@ -96,8 +96,8 @@ def run(
 
 
 def table(store: Store) -> str:
-    """Return Markdown: the tables by kind, the calibration over the delays benchmark, the dirty
-    records, and both.
+    """Return Markdown: the tables by kind, the calibration on the delays benchmark, on the dirty
+    records, and on both.
     """
     for one in (by_kind, coverage):
         if next(iter(store.rows(one.BENCHMARK)), None) is not None:
@@ -126,15 +126,15 @@ def main(arguments: list[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.verdict")
     actions = parser.add_subparsers(required=True, metavar="kinds|coverage|run|table")
-    kinds = actions.add_parser("kinds", help="records of every kind; resumes what was left")
+    kinds = actions.add_parser("kinds", help="records of every kind; resumes a stopped run")
     kinds.set_defaults(action=_kinds)
     kinds.add_argument("--out", type=Path, required=True, metavar="FILE", help="SQLite results")
-    kinds.add_argument("--data", type=Path, metavar="DIR", help="plants too, from their files")
+    kinds.add_argument("--data", type=Path, metavar="DIR", help="also plants, from their files")
     kinds.add_argument("--records", type=positive, default=10, metavar="K", help="of each kind")
     kinds.add_argument("--only", metavar="PATTERN", help="kinds whose name or group contains this")
     kinds.add_argument("--seed", type=int, default=FRESH)
     add_machines(kinds)
-    covered = actions.add_parser("coverage", help="what intervals hold; resumes, prints the table")
+    covered = actions.add_parser("coverage", help="test of intervals; resumes, prints the table")
     covered.set_defaults(action=_coverage)
     covered.add_argument("--out", type=Path, metavar="FILE", help="SQLite results; coverage.sqlite")
     covered.add_argument("--records", type=positive, default=10, metavar="N", help="of each kind")
@@ -142,7 +142,7 @@ def _parser() -> argparse.ArgumentParser:
     covered.add_argument("--only", metavar="PATTERN", help="systems whose name contains this")
     covered.add_argument("--seed", type=int, default=FRESH)
     add_machines(covered)
-    running = actions.add_parser("run", help="simulate, discover, judge; resumes what was left")
+    running = actions.add_parser("run", help="simulate, discover, judge; resumes a stopped run")
     running.set_defaults(action=_run)
     running.add_argument("--out", type=Path, required=True, metavar="FILE", help="SQLite results")
     running.add_argument(

@@ -1,4 +1,4 @@
-"""What verdicts are worth, kind by kind: discover, judge against the truth, count."""
+"""The reliability of verdicts, kind by kind: discover, judge against the truth, count."""
 
 import dataclasses
 import functools
@@ -24,11 +24,11 @@ from . import kinds
 from .kinds import CLEAN, GROUPS, KINDS, PLANTS, Case
 
 BENCHMARK, METHOD = "verdict_kinds", "discover"
-# Of a confidence interval.
+# Level of a confidence interval.
 LEVEL = 0.95
-# Findings about what no arrow describes; on clean records they are alarms.
+# Findings about effects that are no links; on clean records they are alarms.
 ALARMS = ("hidden driver", "links at once", "drifting link")
-# Numbers of reservations that are counted together; more than seven are always a problem.
+# Ranges of numbers of reservations that are counted together; more are always a problem.
 RESERVATIONS = ((0, 0), (1, 1), (2, 3), (4, 7))
 
 
@@ -66,8 +66,8 @@ class Task:
 def tasks(
     *, records: int, seed: int, only: str | None = None, directory: Path | None = None
 ) -> list[Task]:
-    """Return tasks of so many records of each kind whose name or group contains a text, and of the
-    plants of a directory.
+    """Return tasks of `records` records of each kind whose name or group contains `only`, and of
+    the plants of a directory.
 
     **Raises:** `ValueError` if nothing is left.
     """
@@ -123,8 +123,8 @@ def evaluate(task: Task) -> list[Record]:
 
 
 def judged(graph, case: Case) -> dict[str, float]:
-    """Return how many links are kept, how many of these are true, and how many there are: at their
-    lags, or as pairs where only these are known; and links between a pair that is driven unseen.
+    """Return the numbers of kept links, of true kept links and of true links, at their lags, or as
+    pairs if only these are known; and whether a pair with a hidden driver has a link.
     """
     pairs = case.links.shape[2] == 1
     kept = (graph.any(axis=2, keepdims=True) if pairs else graph) & case.judged[..., None]
@@ -138,7 +138,7 @@ def judged(graph, case: Case) -> dict[str, float]:
 
 
 def table(store: Store) -> str:
-    """Return Markdown: what verdicts are worth by group, and what was named by kind.
+    """Return Markdown: the reliability of verdicts by group, and the findings by kind.
 
     **Raises:** `ValueError` if the store holds no results.
     """
@@ -183,8 +183,8 @@ def _row(name: str, reports: Sequence[dict[str, float]]) -> list[str]:
 
 
 def _by_reservations(reports: Iterable[dict[str, float]]) -> str:
-    """Return the table of links by the number of reservations, of reports that are not refused;
-    empty where these were not counted.
+    """Return the table of links by the number of reservations, for reports that are not refused;
+    empty if reservations were not counted.
     """
     told = [m for m in reports if m["verdict"] in (0, 1) and "reservations" in m]
     rows = []
@@ -238,8 +238,8 @@ def _counted(flags: Iterable[float]) -> str:
 
 @functools.cache
 def with_limits(part: int, whole: int) -> str:
-    """Return a share with its limits by Wilson (1927), as if each were on its own: ".96 (.93–.98)";
-    `-` of nothing.
+    """Return a share with its limits by Wilson (1927) for independent cases: ".96 (.93–.98)"; `-`
+    if there are none.
     """
     if not whole:
         return "-"

@@ -1,4 +1,4 @@
-"""How often intervals hold what they should: discover, compare with the truth, count."""
+"""The coverage of intervals: discover, compare with the truth, count."""
 
 import dataclasses
 import functools
@@ -21,11 +21,11 @@ from .._store import Record, Store, Unit
 from . import sized
 
 BENCHMARK, METHOD = "verdict_coverage", "discover"
-# Of a confidence interval of a share.
+# Level of a confidence interval of a share.
 LEVEL = 0.95
-# Steps ahead of forecasts, and of backtests with so many origins.
+# Steps ahead of forecasts and of backtests, and number of origins of backtests.
 AHEAD, TESTED, ORIGINS = (1, 5, 20), (1, 10), 5
-# Slices of a curve, and the ends of slices that are compared.
+# Number of slices of a curve, and the ends of slices that are compared.
 SLICES, ENDS = 10, (2, 8)
 # Samples after a push, and after a source is held.
 PUSHED, HELD = 6, 20
@@ -80,7 +80,8 @@ def tasks(
     only: str | None = None,
     lengths: Sequence[int] | None = None,
 ) -> list[Task]:
-    """Return tasks of so many records of each length and kind of system whose name contains a text.
+    """Return tasks of `records` records of each length and kind of system whose name contains
+    `only`.
 
     **Raises:** `ValueError` if nothing is left.
     """
@@ -110,8 +111,8 @@ def run(chosen: Sequence[Task], store: Store, *, workers: int | str = 1, progres
 
 @dataclass
 class Counts:
-    """The intervals of one record by kind: whether each holds the truth, its width as a share of
-    the truth's scale, and how many links have none.
+    """The intervals of one record by kind: whether each contains the truth, its width as a share of
+    the truth's scale, and the number of links without an interval.
     """
 
     inside: dict[str, list[bool]] = field(default_factory=lambda: defaultdict(list))
@@ -126,7 +127,7 @@ class Counts:
             self.width[kind].append((most - least) / size)
 
     def metrics(self) -> dict[str, float]:
-        """Return all of it as numbers by name; widths are medians."""
+        """Return all counts as numbers by name; widths are medians."""
         found = {}
         for kind in KINDS:
             found[f"{kind}: n"] = float(len(self.inside[kind]))
@@ -152,7 +153,7 @@ def evaluate(task: Task) -> list[Record]:
 
 
 def counted(found, known: sized.Known, keys) -> dict[str, float]:
-    """Return what the intervals of a discovery hold, by kind."""
+    """Return the counts of the intervals of a discovery, by kind."""
     counts, effects = Counts(), found.effects()
     _delays(counts, found, known)
     _effects(counts, effects, known)
@@ -169,8 +170,8 @@ def counted(found, known: sized.Known, keys) -> dict[str, float]:
 
 
 def place(graph, known: sized.Known, link: int, strength) -> int | None:
-    """Return the lag at which a link is found: of a map its own, of a flow the strongest kept one
-    of its pair; None where there is none.
+    """Return the index of the lag at which a link is found: its own lag in a map, the strongest
+    kept lag of its pair in a flow; None if it is not found.
     """
     source, target, late = known.source[link], known.target[link], known.late[link]
     kept = graph[source, target]
@@ -185,7 +186,7 @@ def _delays(counts: Counts, found, known: sized.Known) -> None:
         at = place(found.graph, known, link, found.scores)
         pair = known.source[link], known.target[link]
         if known.inside == 1:
-            # A map has the lag in its set, wherever its link was found.
+            # For a map, the interval nearest to the lag counts, whichever lag was kept.
             kept = np.flatnonzero(found.graph[pair])
             if not len(kept):
                 counts.missing["lag"] += 1
@@ -241,7 +242,7 @@ def _curve(counts: Counts, effects, known: sized.Known, link: int, at: int) -> N
 
 
 def table(store: Store) -> str:
-    """Return Markdown: how many intervals of each kind hold the truth.
+    """Return Markdown: how many intervals of each kind contain the truth.
 
     **Raises:** `ValueError` if the store holds no results.
     """
@@ -272,7 +273,7 @@ def table(store: Store) -> str:
 
 
 def group(name: str) -> str:
-    """Return the group of a kind of system: of which read as what, and with what noise."""
+    """Return the group of a kind of system: maps or flows, and changing noise."""
     system = sized.SYSTEMS[name]
     return f"{'flows' if system.flow else 'maps'}{', changing noise' if system.changing else ''}"
 
@@ -283,8 +284,8 @@ def _order(key: tuple[str, str]) -> tuple:
 
 @functools.cache
 def exact(part: int, whole: int) -> str:
-    """Return a share with its exact limits (Clopper and Pearson 1934), as if each were on its own:
-    ".90 (.87–.93)"; `-` of nothing.
+    """Return a share with its exact limits (Clopper and Pearson 1934) for independent values:
+    ".90 (.87–.93)"; `-` if there are none.
     """
     if not whole:
         return "-"

@@ -1,7 +1,7 @@
-"""Records by kind, of which verdicts are believed or not: what is clean, and what misleads.
+"""Records by kind, to test verdicts on clean and on misleading records.
 
-Many at a time, by the generators of `benchmarks.world`; none was in sight when rules were made that
-has the seeds of a published table.
+The generators of `benchmarks.world` make many at a time. No rule was decided on the seeds of a
+published table.
 """
 
 import functools
@@ -16,7 +16,7 @@ from jaxtyping import Bool, Float
 from ..world import data, generators
 from ..world.generators import Batch
 
-# Records that are simulated together, and candidate lags of all simulated ones.
+# Number of records simulated together, and candidate lags of all simulated records.
 BATCH, LAGS = 20, tuple(range(generators.LAGS))
 PLANTS = "plants"
 
@@ -25,11 +25,11 @@ PLANTS = "plants"
 class Kind:
     """A kind of record.
 
-    - `make`: a batch of so many records from a seed.
-    - `group`: under which the table counts it.
-    - `exact`: whether its links are judged at their lags; where these are not whole samples, or
-        samples are not of the state, pairs are.
-    - `names`: findings of which one says what is wrong; empty where nothing is.
+    - `make`: makes a batch of a given number of records from a seed.
+    - `group`: its group in the table.
+    - `exact`: whether its links are judged at their lags. Pairs are judged if these are not whole
+        samples, or samples are not of the state.
+    - `names`: findings, any of which names the problem; empty if nothing is wrong.
     """
 
     make: Callable[[int, int], Batch]
@@ -42,9 +42,9 @@ class Kind:
 class Case:
     """A record with its truth.
 
-    - `x`: samples; `dt`, `lags`: as of [`discover`][ndde_jax.discover].
-    - `links`: true links, one lag where only pairs are known; `judged`: pairs that are.
-    - `hidden`: the pairs that something unseen drives.
+    - `x`: samples; `dt`, `lags`: as in [`discover`][ndde_jax.discover].
+    - `links`: true links, with one lag if only pairs are known; `judged`: the judged pairs.
+    - `hidden`: the pairs with a hidden driver.
     """
 
     x: Float[np.ndarray, "time dim"]
@@ -72,13 +72,13 @@ def _every(step: int):
 
 
 def _moving(batch: Batch, seed: int, width: int = 5):
-    """Return means over a window that moves sample by sample."""
+    """Return moving means."""
     total = np.cumsum(np.pad(batch.x, ((0, 0), (1, 0), (0, 0))), axis=1)
     return (total[:, width:] - total[:, :-width]) / width
 
 
 def _season(batch: Batch, seed: int, period: float = 24.0):
-    """Return the records with a season added, of each variable with its own phase and size."""
+    """Return the records plus a season with its own phase and size for each variable."""
     rng = np.random.default_rng([seed, 24])
     shape = (len(batch.x), 1, batch.x.shape[2])
     phase, size = rng.uniform(0, 0.3, shape), rng.uniform(0.7, 1.5, shape)
@@ -137,7 +137,7 @@ KINDS: dict[str, Kind] = {
         for name, make in (("map", _MAP), ("flow", _FLOW))
     },
 }
-# In the order of the table; nothing is wrong with those of the first line.
+# Groups in the order of the table; nothing is wrong with those of the first line.
 CLEAN = ("maps", "flows", "heavy-tailed")
 GROUPS = (*CLEAN, *dict.fromkeys(kind.group for kind in KINDS.values()), PLANTS)
 GROUPS = tuple(dict.fromkeys(GROUPS))
@@ -145,14 +145,14 @@ GROUPS = tuple(dict.fromkeys(GROUPS))
 
 @functools.lru_cache(maxsize=2)
 def batch(name: str, seed: int) -> Batch:
-    """Return the records of a kind that are simulated together."""
-    # Kinds of one seed do not share their graphs.
+    """Return one batch of records of a kind."""
+    # Kinds with the same seed have different graphs.
     own = np.random.SeedSequence([seed, zlib.crc32(name.encode())]).generate_state(1)[0]
     return KINDS[name].make(BATCH, int(own))
 
 
 def case(name: str, seed: int, number: int) -> Case:
-    """Return one record of a kind; those beyond a batch are of the next seed."""
+    """Return one record of a kind; records beyond a batch have the next seed."""
     more, number = divmod(number, BATCH)
     made = batch(name, seed + more)
     apart = ~np.eye(made.x.shape[2], dtype=bool)
@@ -163,7 +163,7 @@ def case(name: str, seed: int, number: int) -> Case:
 
 
 def plant(directory: Path, name: str) -> Case:
-    """Return a plant of a directory, judged by the pairs that are known."""
+    """Return a plant of a directory, judged on the known pairs."""
     found = data.plant(directory, name)
     nothing = np.zeros_like(found.pairs)
     return Case(found.x, found.pairs[..., None], nothing, found.where, found.dt, found.lags)

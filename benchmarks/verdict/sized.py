@@ -1,7 +1,7 @@
-"""Records whose delays, slopes, curves and futures are known, to see what intervals hold.
+"""Records with known delays, slopes, curves and futures, to test the coverage of intervals.
 
-Links between different pairs, each of one size, straight or bent; maps step once a sample, flows
-twenty times, with delays of any whole number of these steps.
+Links join different pairs, each with one size, linear or nonlinear. Maps step once per sample,
+flows twenty times, with delays of any whole number of these steps.
 """
 
 import zlib
@@ -12,19 +12,19 @@ from jaxtyping import Float, Int
 
 from ..world.generators import BEFORE, INSIDE, gaussian, volatile
 
-# Candidate lags, and samples that follow a record.
+# Candidate lags, and number of samples after a record.
 LAGS, AFTER = tuple(range(8)), 300
 DIM, LINKS = 3, 3
-# Samples of records, and slope at zero of a bent link of size 1.
+# Lengths of records, and slope at zero of a nonlinear link of size 1.
 LENGTHS, BEND = (500, 1000, 4000), 1.5
-# Spread of the noise of a sample.
+# Standard deviation of the noise per sample.
 MAP_NOISE, FLOW_NOISE = 1.0, 0.7
 
 
 @dataclass(frozen=True)
 class System:
-    """A kind of system: a map or a flow, with bent links or straight ones, and noise whose
-    variance changes or does not.
+    """A kind of system: a map or a flow, with linear or nonlinear links, and noise of constant or
+    changing variance.
     """
 
     flow: bool
@@ -45,12 +45,12 @@ SYSTEMS = {
 class Known:
     """A record with its truth.
 
-    - `x`: samples; `after`: those that follow.
-    - `source`, `target`, `late`, `size`: of links between variables, delays in samples; of a flow
-        from the middle of the small step that a link drives.
-    - `own`: what a variable does by itself: slope of its rate on its present.
-    - `inside`: steps within a sample; `bent`: links are size · tanh(1.5 x).
-    - `read`: what each link reads of its source, within the record, `[link time]`.
+    - `x`: samples; `after`: later samples.
+    - `source`, `target`, `late`, `size`: of links between variables, with delays in samples; in a
+        flow, delays are counted from the middle of the small step.
+    - `own`: own effects: slope of a variable's rate on its present.
+    - `inside`: steps per sample; `bent`: links are size · tanh(1.5 x).
+    - `read`: the source values read by each link within the record, `[link time]`.
     """
 
     x: Float[np.ndarray, "time dim"]
@@ -65,7 +65,7 @@ class Known:
     bent: bool
 
     def moved(self, link: int, value):
-        """Return what a link adds to the rate of its target where its source has a value."""
+        """Return the contribution of a link to the rate of its target at values of its source."""
         return self.size[link] * (np.tanh(BEND * value) if self.bent else value)
 
     @property
@@ -77,7 +77,7 @@ class Known:
 
     def response(self, link: int, steps: int, *, held: bool) -> Float[np.ndarray, " time"]:
         """Return the levels of a link's target, by sample, after its source is pushed by one, or
-        held there; of the linear system that has the mean slopes.
+        held there, in the linear system with the mean slopes.
         """
         late = np.floor(self.late * self.inside).astype(int)
         begin = late.max()
@@ -93,7 +93,7 @@ class Known:
 
 
 def record(name: str, length: int, seed: int, number: int) -> Known:
-    """Return one record of a kind of system; kinds of one seed do not share their systems."""
+    """Return one record of a kind of system; kinds with the same seed have different systems."""
     system = SYSTEMS[name]
     rng = np.random.default_rng([seed, zlib.crc32(name.encode()), length, number])
     inside = INSIDE if system.flow else 1
@@ -121,7 +121,7 @@ def record(name: str, length: int, seed: int, number: int) -> Known:
         after=samples[length:],
         source=source,
         target=target,
-        # A step is driven by what its beginning reads, half a step before its middle.
+        # A step uses values at its beginning, half a step before its middle.
         late=late + 0.0 if inside == 1 else (late + 0.5) / inside,
         size=size,
         own=own,
@@ -132,7 +132,7 @@ def record(name: str, length: int, seed: int, number: int) -> Known:
 
 
 def settled(own, source, target, late, size, radius: float = 0.95):
-    """Return sizes reduced until the linear map forgets where it began."""
+    """Return sizes reduced until the linear map is stable."""
     width, late = DIM * (len(LAGS) + 1), np.round(late).astype(int)
     while True:
         companion = np.eye(width, k=-DIM)

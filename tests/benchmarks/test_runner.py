@@ -119,8 +119,8 @@ def test_two_runs_share_a_file_and_say_so(store, capsys):
     run_tasks([Task(i) for i in range(4)], with_other, store, progress=False)
     assert statuses(store) == {0: "ok", 1: "other", 2: "other", 3: "ok"}
     first, second = capsys.readouterr().out.splitlines()
-    assert "m on simple graph1 is in" in first and "by another run" in first
-    assert "1 of 1 results are in" in second and second.endswith("they stay")
+    assert "m on simple graph1 is already in" in first and "by another run" in first
+    assert "1 of 1 results are already in" in second and second.endswith("they are kept")
 
 
 INTERRUPTED = """
@@ -155,7 +155,7 @@ def test_an_interrupted_run_says_how_to_go_on(how, tmp_path):
         assert process.stdout.readline() == "computing\n"
         process.send_signal(signal.SIGINT)
         code, said = process.wait(120), process.stderr.read()
-    sentence = f"interrupted; 3 of 6 tasks are in {path}, and the same command goes on from there."
+    sentence = f"interrupted; 3 of 6 tasks are in {path}, and the same command resumes from there."
     assert sentence in said
     if how == "program":
         assert code == 130 and "Traceback" not in said

@@ -225,7 +225,7 @@ def test_what_was_not_written_here_is_refused(statement, file):
 def test_changed_arrays_are_refused_when_they_are_read(statement, file):
     change(file, f"{statement} WHERE series = 0")
     with Store(file) as store:
-        with pytest.raises(ValueError, match=r"the arrays of l0ndde .* series 0.* not as written"):
+        with pytest.raises(ValueError, match=r"the arrays of l0ndde .* series 0.* have changed"):
             store.arrays(unit(0))
         assert store.arrays(unit(1))["scores"][0, 0] == 0.5
 
@@ -233,7 +233,7 @@ def test_changed_arrays_are_refused_when_they_are_read(statement, file):
 def test_damage_after_opening_is_refused_when_it_is_read(file):
     with Store(file) as store:
         change(file, "UPDATE results SET value = 0.26 WHERE series = 0 AND metric = 'auroc'")
-        with pytest.raises(ValueError, match="series 0, seed 0, is not as it was written"):
+        with pytest.raises(ValueError, match="series 0, seed 0, has changed since it was written"):
             list(store.rows("bench"))
 
 
