@@ -24,9 +24,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.delays")
     actions = parser.add_subparsers(required=True, metavar="run|table|figures|card|theory")
 
-    running = actions.add_parser(
-        "run", help="simulate, fit, score; resumes what an earlier run left"
-    )
+    running = actions.add_parser("run", help="simulate, fit, score; resumes a stopped run")
     running.set_defaults(action=_run)
     running.add_argument("--out", type=Path, required=True, metavar="FILE", help="SQLite results")
     running.add_argument("--method", action="append", choices=METHODS, help="may be repeated")
@@ -34,7 +32,7 @@ def _parser() -> argparse.ArgumentParser:
     running.add_argument(
         "--seed", type=int, default=0, help="noise and starts; unless 0, other random networks too"
     )
-    running.add_argument("--attractor", action="store_true", help="simulate what was learned too")
+    running.add_argument("--attractor", action="store_true", help="also simulate learned systems")
     add_machines(running)
     running.add_argument("--retry-errors", action="store_true", help="redo tasks with errors")
 
@@ -44,7 +42,7 @@ def _parser() -> argparse.ArgumentParser:
     showing.add_argument("--level", choices=(*LEVELS, ATTRACTOR), help="all its scores")
 
     showing.add_argument(
-        "--less", choices=METHODS, help="how much better than this method the others are, paired"
+        "--less", choices=METHODS, help="paired differences of the other methods from this one"
     )
 
     drawing = actions.add_parser("figures", help="draw results, or recovery against theory")
@@ -61,7 +59,7 @@ def _parser() -> argparse.ArgumentParser:
     comparing.add_argument("--system", action="append", help="may be repeated; mackey_glass")
     comparing.add_argument("--length", action="append", type=positive, metavar="T")
     comparing.add_argument("--seeds", type=positive, default=5)
-    comparing.add_argument("--out", type=Path, metavar="PNG", help="draw it too")
+    comparing.add_argument("--out", type=Path, metavar="PNG", help="also draw it")
     return parser
 
 
@@ -89,7 +87,7 @@ def _choose(options):
         length=options.length,
         series=options.series,
         smoke=options.smoke,
-        # What describes tasks has no seed.
+        # Commands that describe tasks have no seed.
         draw=getattr(options, "seed", 0),
     )
 

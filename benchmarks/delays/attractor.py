@@ -33,7 +33,7 @@ class Reference(NamedTuple):
 
 @functools.lru_cache(maxsize=2)
 def reference(spec: Specification, seed: int = 0) -> Reference:
-    """Return the runs that learned systems of a task are compared with."""
+    """Return the true runs of a task, with which learned systems are compared."""
     system = spec.system()
     exponent = _growth(
         system.drift, history=system.history, lags=system.lags, dt=spec.sampling_step
@@ -56,15 +56,15 @@ def attractor_scores(
     - `exponent_error`: difference of the leading Lyapunov exponents of the noise-free drifts, per
         longest delay.
     - `escaped`: 1 if the path ends beyond 20 standard deviations.
-    - `chance.spectrum`, `chance.law`: the same distances between two true paths, the best there is.
+    - `chance.spectrum`, `chance.law`: the same distances between two true paths, the best possible.
 
-    The model runs confined to the box of its data, with independent noises as large as what it
-    leaves of the one-step increments, from the end of the data on: as a map if it was trained on
-    forward differences, otherwise as a differential equation.
+    The model runs from the end of the data, confined to their box, with independent noises of the
+    size of its one-step residuals: as a map if it was trained on forward differences, otherwise as
+    a differential equation.
     """
     spec, true = series.spec, reference(series.spec, seed)
     as_map = windows.scheme == "euler"
-    if not isinstance(model, ndde.models.RestoredDDE):  # as those of `discover` are
+    if not isinstance(model, ndde.models.RestoredDDE):  # those of `discover` are confined already
         model = ndde.confine(model, windows=windows)
     past = jnp.asarray(series.x[-spec.lags[-1] - 2 :], windows.history.dtype)
     sigma = jnp.sqrt(jnp.diagonal(ndde.check.noise_covariance(windows, model)))

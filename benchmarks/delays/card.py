@@ -1,4 +1,4 @@
-"""A data card per task: why its delays can be found in this length of series, or not."""
+"""A data card per task: why its delays can or cannot be found in a series of this length."""
 
 import numpy as np
 
@@ -13,15 +13,15 @@ def card(spec: Specification, seed: int = 0) -> dict[str, float]:
     """Return figures that decide whether a task can be solved.
 
     - `autocorrelation`: of the samples at one grid step, the largest of all variables. Near 1
-        neighbouring lags cannot be told apart.
+        neighbouring lags cannot be distinguished.
     - `noise`: share of the measured rates' variance that no drift explains, mean over targets.
     - `weakest`: smallest signal strength s² of a true edge under the true drift, as a share of the
         variance of its target's measured rate.
-    - `price`: what an edge must be worth under the default rule at this length and noise, for the
-        target of the weakest edge.
-    - `margin`, `spread`: by how much, by the penalised theorem at the largest price of all targets,
-        every wrong graph is worse, and the size of chance in that. Where the margin is larger the
-        theorem promises the graph; elsewhere it is silent.
+    - `price`: the least strength of an edge under the default rule at this length and noise, for
+        the target of the weakest edge.
+    - `margin`, `spread`: by the penalised theorem at the largest price of all targets, the least
+        excess of the objective of a wrong graph, and its chance variation. If the margin is larger,
+        the theorem guarantees the graph; otherwise it makes no statement.
     - `identifiable`: share of true edges whose strength exceeds the price, so that no model without
         them can compete. Others may still be found, since the projection uses all other candidates
         and a sparse graph pays for each.

@@ -1,4 +1,4 @@
-"""The data of a task: a series, its truth, and points to judge a drift at."""
+"""The data of a task: a series, its truth, and points at which a drift is judged."""
 
 import functools
 import math
@@ -15,13 +15,13 @@ import ndde_jax as ndde
 
 from .settings import Specification
 
-# Samples of the run that measures standard deviations, and of the one a drift is judged on.
+# Samples of the run for standard deviations, and of the run on which a drift is judged.
 PILOT, TEST = 2000, 1000
 
 
 @dataclass(frozen=True)
 class Series:
-    """A series with the inputs of a method (`x`, `dt`, `lags`), and the truth it is judged by.
+    """A series: the inputs of a method (`x`, `dt`, `lags`) and the truth.
 
     - `x`: samples; `dt`: time between them; `lags`: candidates, in samples.
     - `graph`: the truth on the candidate lags. Off the grid, a true delay counts as the candidate
@@ -49,9 +49,7 @@ class Series:
 
     @property
     def explained(self) -> Float[np.ndarray, "dim"]:
-        """The share of the variance of each measured rate that the drift explains, and not
-        noise.
-        """
+        """The share of the variance of each measured rate that the drift explains."""
         drift = self.drift.var(axis=0)
         return drift / (drift + self.sigma**2 / self.dt)
 
@@ -65,7 +63,7 @@ def simulate(spec: Specification, seed: int = 0) -> Series:
     system, step = spec.system(), spec.sampling_step
     pilot_key, key, test_key, error_key = jr.split(_key(spec, seed), 4)
 
-    # A number for every variable, as the other runs have it: the same program.
+    # One number per variable, as in the other runs, so that they share a program.
     alike = np.broadcast_to(system.sigma, (system.dim,))
     pilot, _, _ = _run(spec, alike, PILOT, pilot_key)
     deviation = pilot.std(axis=0)
@@ -115,9 +113,9 @@ def _run(spec: Specification, sigma, n_samples: int, key):
     system, step = spec.system(), spec.sampling_step
     fine = math.ceil(step / system.dt)
     dt = step / fine
-    # The past that the first sample needs, and the transient before.
+    # The past of the first sample, and the transient before it.
     lead = math.ceil(max(system.transient, 2 * float(system.lags[-1])) / step)
-    # As long as the longest run of the task, which begins with this one: one program for all.
+    # As long as the longest run of the task, which begins with this one, to share a program.
     longest = max(PILOT, spec.length, TEST + spec.lags[-1])
     path = ndde.solve_sdde(
         system.drift,

@@ -67,9 +67,9 @@ def _curves(values, directory: Path) -> Path:
 
 
 def draw_recovery(rows: list[dict], path: Path) -> Path:
-    """Draw recovery against length, one line per price, and against margin over spread: filled
-    where the theorem's window holds the price, open where the theorem is silent, crossed out where
-    the true graph costs more than one with an edge less.
+    """Draw recovery against length, one line per price, and against margin over spread. Markers are
+    filled if the price is inside the theorem's window, open if the theorem makes no statement, and
+    crossed out if the true graph costs more than one without an edge.
     """
     from matplotlib.ticker import NullFormatter, ScalarFormatter
 
@@ -80,7 +80,7 @@ def draw_recovery(rows: list[dict], path: Path) -> Path:
         label = "library's price" if math.isnan(factor) else f"{factor:.3g} s²min"
         lines[row["system"], label].append(row)
     for i, ((system, label), points) in enumerate(lines.items()):
-        # Lines that would hide one another lie a little apart.
+        # Lines are shifted slightly, so that none hides another.
         x = [p["length"] * 1.015 ** (i - len(lines) / 2) for p in points]
         y = [p["recovered"] for p in points]
         (line,) = panels[0].plot(x, y, label=f"{system}, {label}")

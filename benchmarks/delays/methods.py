@@ -20,21 +20,21 @@ from benchmarks.causal_dynamics.settings import settings_for
 from .settings import settings
 
 OK = "ok"
-# Methods of one coefficient, as `benchmarks.causal_dynamics` names them.
+# Methods with one coefficient, by their names in `benchmarks.causal_dynamics`.
 SINGLE = ("l0ndde_single", "agl", "cnode", "pathreg")
-# Of `search`, and the number of candidate inputs beyond which one pass has to do: there each takes
-# minutes.
+# Passes of `search`, and the number of candidate inputs beyond which there is only one, since each
+# takes minutes there.
 PASSES, MANY = 3, 40
 
 
 class Prediction(NamedTuple):
     """The prediction of a method for one series.
 
-    - `scores` rank the edges, NaN where the method failed; `graph` holds those it would keep.
+    - `scores` rank the edges, NaN where the method failed; `graph` holds the kept edges.
     - `drift`: physical history `[lag dim]` to physical drift, or None.
-    - `delays`: estimated delay of every kept edge, in time; None stands for the lags themselves.
-    - `status`: `ok`, or what happened.
-    - `windows`: what the drift was fitted to, where it can be simulated.
+    - `delays`: estimated delay of every kept edge, in time; None means the lags themselves.
+    - `status`: `ok`, or the error.
+    - `windows`: the data of the drift, if it can be simulated.
     """
 
     scores: Float[np.ndarray, "source target lag"]
@@ -46,13 +46,13 @@ class Prediction(NamedTuple):
 
 
 def allones(x, dt, lags, *, key):
-    """Anchor: everything drives everything at all lags."""
+    """Return an anchor: everything drives everything at all lags."""
     shape = (x.shape[1], x.shape[1], len(lags))
     return Prediction(np.ones(shape), np.ones(shape, bool))
 
 
 def selfedges(x, dt, lags, *, key):
-    """Anchor: every variable drives itself at lag 0 and nothing else."""
+    """Return an anchor: every variable drives itself at lag 0 and nothing else."""
     graph = np.zeros((x.shape[1], x.shape[1], len(lags)), bool)
     graph[..., 0] = np.eye(x.shape[1])
     return Prediction(graph.astype(float), graph)
@@ -62,8 +62,8 @@ Gated = ndde.L0NDDE | ndde.AGL | ndde.CNODE | ndde.PathReg | ndde.NODE
 
 
 def gates(method: Gated | Callable[[int], Gated], windows_of: Callable | None = None):
-    """One of the library's methods with its default coefficient, or one for a number of inputs; on
-    the windows of the settings, or others.
+    """One of the library's methods with its default coefficient, or one that depends on the number
+    of inputs, on the windows of the settings or others.
     """
 
     def fit(x, dt, lags, *, key):
@@ -80,15 +80,15 @@ def gates(method: Gated | Callable[[int], Gated], windows_of: Callable | None = 
 
 
 def by_default(kind: type[Gated]) -> Callable[[int], Gated]:
-    """Return a method with its defaults, made when it is needed: importers have not set up
-    XLA yet.
+    """Return a method with its defaults, made only when needed, since XLA may not be set up at
+    import.
     """
     return lambda inputs: kind()
 
 
 def by_edge(inputs: int) -> ndde.L0NDDE:
-    """Gates whose price of an edge is what the default is at three candidates, however many there
-    are: `L0NDDE` divides its coefficient by their number.
+    """Return gates whose price of an edge is the default price at three candidates, regardless of
+    their number, by which `L0NDDE` divides its coefficient.
     """
     return ndde.L0NDDE(coefficient=0.05 / 3 * inputs)
 
@@ -117,7 +117,7 @@ def truth_free(name: str):
 
 
 def discover(x, dt, lags, *, key, recipe=None):
-    """The library's front door, by default as it is."""
+    """The library's `discover`, by default without a recipe."""
     found = ndde.discover(x, dt=dt, lags=lags, recipe=recipe, key=key)
     delays = np.where(found.graph, found.delays, np.nan)
     model, windows = found.model, found.windows
@@ -131,7 +131,7 @@ def splines(x, dt, lags, *, key):
 
 
 def search(x, dt, lags, *, key):
-    """Moves judged by networks alone, where `discover` asks closed forms first."""
+    """Moves judged by networks alone, where `discover` uses closed forms first."""
     passes = PASSES if x.shape[1] * len(lags) <= MANY else 1
     return discover(x, dt, lags, key=key, recipe=moves(passes))
 
@@ -148,7 +148,7 @@ def _checked(prediction: Prediction) -> Prediction:
 
 
 def regression(regress: Callable, windows_of: Callable | None = None, **options):
-    """A function of flat lagged inputs and rates, see `linear`."""
+    """A method from a function of flat lagged inputs and rates, see `linear`."""
 
     def fit(x, dt, lags, *, key):
         if regress is linear.random_forest:
@@ -160,7 +160,7 @@ def regression(regress: Callable, windows_of: Callable | None = None, **options)
 
 
 def pcmci_plus(x, dt, lags, *, key):
-    """Conditional independence tests of tigramite, which knows nothing of rates."""
+    """Conditional independence tests of tigramite, on levels instead of rates."""
     return Prediction(*peers.pcmci_plus(x, lags))
 
 
@@ -175,9 +175,7 @@ def _midpoints(x, dt, lags) -> ndde.Windows:
 
 
 def _midpoints_too(methods: dict) -> dict:
-    """Return the methods, and each again with states at the middle of each step, as `search` has
-    them.
-    """
+    """Return the methods, and each again with states at the middle of each step, as in `search`."""
     found = {name: make(given) for name, (make, given) in methods.items()}
     for name, (make, given) in methods.items():
         found[f"{name}_midpoint"] = make(given, _midpoints)
@@ -209,7 +207,7 @@ METHODS: dict[str, Method] = {
     "splines": splines,
     "search": search,
 }
-# What `run` computes unless told otherwise; the others take hours on the largest networks.
+# The default methods of `run`; the others take hours on the largest networks.
 DEFAULT = ("allones", "selfedges", "lasso", "granger", "l0ndde", "search", "discover")
 
 

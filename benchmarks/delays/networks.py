@@ -1,4 +1,4 @@
-"""Random sparse networks whose every link has a delay of its own."""
+"""Random sparse networks in which every link has its own delay."""
 
 import jax.numpy as jnp
 import numpy as np
@@ -9,23 +9,23 @@ from ndde_jax import systems
 def random_network(
     size: int, *, delays: tuple[float, ...], seed: int | tuple[int, ...], most_drivers: int = 3
 ) -> systems.System:
-    """Units that relax to the sum of what they receive late.
+    """Units that relax to the sum of their delayed inputs.
 
     xⱼ' = −xⱼ + Σₖ Σᵢ Wₖᵢⱼ sin(xᵢ(t − τₖ)): a linear decay, and for every unit one delayed
     feedback of its own (an [Ikeda](https://doi.org/10.1016/0167-2789(87)90058-3) oscillator) and up
     to `most_drivers` − 1 links from others, each at one of the `delays`. Weights are ±[2, 3] for
     the feedback and ±[0.8, 1.5] for links, all drawn by NumPy's generator from `seed`. Every delay
-    is used, provided there are as many terms.
+    is used if there are enough terms.
 
-    The sine folds, so networks are chaotic at most seeds and bounded at all; linear methods see a
-    folded driver only in part.
+    Because of the sine, networks are chaotic for most seeds and bounded for all, and linear methods
+    see a driver only in part.
 
     **Arguments:**
 
     - `size`: number of units.
     - `delays`: τₖ, ascending, in units of the relaxation time.
-    - `seed`: of structure and weights.
-    - `most_drivers`: delayed terms of a unit at most.
+    - `seed`: seed of structure and weights.
+    - `most_drivers`: largest number of delayed terms of a unit.
     """
     rng = np.random.default_rng(seed)
     weights = np.zeros((len(delays), size, size))  # [delay source target]
@@ -36,7 +36,7 @@ def random_network(
         terms.append((target, target, rng.uniform(2, 3)))
         for source in rng.choice(others, n_links, replace=False):
             terms.append((int(source), target, rng.uniform(0.8, 1.5)))
-    # Delays in turn, in random order: each occurs about equally often.
+    # Delays are used in turn, in random order, so each occurs about equally often.
     turn = rng.permutation(np.arange(len(terms)) % len(delays))
     for (source, target, weight), k in zip(terms, turn, strict=True):
         weights[k, source, target] = weight * rng.choice((-1, 1))

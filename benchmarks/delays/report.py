@@ -12,7 +12,7 @@ from .runner import BENCHMARK
 from .scoring import LEVELS
 
 SIZES = ((1, 5), (6, 20))
-# Scores that differ by less are the same.
+# Scores that differ by less count as equal.
 TIE = 1e-9
 # The level of `run --attractor`, and its columns.
 ATTRACTOR = "attractor"
@@ -32,7 +32,7 @@ def table(store: Store, *, level: str | None = None) -> str:
 
     Without `level`, AUROC and F1 of all three levels; with one, all scores of that level. The level
     `attractor` has medians of the distances between learned and true attractor, since single
-    systems that lose theirs would make any mean.
+    systems that leave their attractor would dominate a mean.
 
     **Raises:** `ValueError` if there are no results.
     """
@@ -77,8 +77,8 @@ def table(store: Store, *, level: str | None = None) -> str:
 
 
 def differences(store: Store, reference: str) -> str:
-    """Return Markdown: how every other method differs from one, on the tasks that both have done;
-    mean and standard error over tasks, and on how many the method is better and worse.
+    """Return Markdown: the difference of every other method from one, on the tasks of both: mean
+    and standard error over tasks, and the numbers of tasks on which it is better and worse.
 
     **Raises:** `ValueError` if there are no results of the reference.
     """

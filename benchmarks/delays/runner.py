@@ -1,4 +1,4 @@
-"""Run methods over tasks: one method on one series each."""
+"""Run methods on tasks: one method on one series each."""
 
 import dataclasses
 import fnmatch
@@ -21,7 +21,7 @@ from .scoring import failed, score
 from .settings import CATEGORIES, FURTHER, Specification, settings, specifications
 
 BENCHMARK = "delays"
-# The smallest tasks that still hold every kind of thing, for tests and a first look.
+# The smallest tasks that cover every feature, for tests and a first look.
 SMOKE = (
     Specification("mackey_glass", "low", 600),
     Specification("hopfield_pair", "offgrid", 600),
@@ -31,7 +31,7 @@ SMOKE = (
 
 @dataclass(frozen=True)
 class Task:
-    """One method on one series, and with `attractor` a simulation of what it learned."""
+    """One method on one series; with `attractor`, also a simulation of the learned system."""
 
     spec: Specification
     method: str
@@ -76,8 +76,8 @@ def choose(
     smoke: bool = False,
     draw: int = 0,
 ) -> list[Specification]:
-    """The tasks asked for, by text or shell pattern in `category/name`; with a `draw` other than 0
-    random networks are others than those of `settings.toml`.
+    """Return the chosen tasks, by text or shell pattern in `category/name`. With a `draw` other
+    than 0, random networks differ from those of `settings.toml`.
 
     **Raises:** `ValueError` if nothing is left.
     """
@@ -91,7 +91,7 @@ def choose(
         if only is None or fnmatch.fnmatch(f"{spec.category}/{spec.name}", f"*{only}*")
     ][:limit]
     if not kept:
-        raise ValueError(f"none of the {len(found)} tasks matches {only!r}; see `list`.")
+        raise ValueError(f"none of the {len(found)} tasks matches {only!r}; see settings.toml.")
     return kept
 
 
@@ -106,8 +106,8 @@ def run(
     retry_errors: bool = False,
     progress: bool = True,
 ) -> None:
-    """Run the tasks that the store does not hold yet. With `attractor`, learned systems are
-    simulated too.
+    """Run the tasks that the store does not hold yet. With `attractor`, also simulate learned
+    systems.
 
     **Raises:** `ValueError` on an unknown method, or if the store holds results made with other
     settings.
@@ -115,8 +115,8 @@ def run(
     unknown = sorted(set(methods) - set(METHODS))
     if unknown:
         raise ValueError(f"unknown method {', '.join(unknown)}; known: {', '.join(METHODS)}.")
-    # All methods of a series in turn, since its simulation is kept for them, and all series of a
-    # system, since they share compiled programs.
+    # All methods of a series follow one another, since they share its simulation, and all series of
+    # a system, since they share compiled programs.
     specs = sorted(specs, key=lambda spec: list(settings()["systems"]).index(spec.name))
     tasks = [Task(spec, method, seed, attractor) for spec in specs for method in methods]
     run_tasks(
@@ -152,7 +152,7 @@ def evaluate(task: Task) -> list[Record]:
 
 
 def killed(task: Task, status: str) -> list[Record]:
-    """The record of a task that never ends but ends its process."""
+    """The record of a task that ended its process every time."""
     series = simulate(task.spec, task.seed)
     return _records(task, series, _nothing(series, status), 0.0)
 

@@ -1,4 +1,4 @@
-"""Scores at three levels: the lag exactly, within one grid step, and not at all (summary)."""
+"""Scores at three levels: exact lags, lags within one grid step, and no lags (summary)."""
 
 import jax
 import numpy as np
@@ -45,9 +45,10 @@ def near_scores(
 ) -> dict[str, float]:
     """Return scores that forgive one grid step.
 
-    For the ranking a true edge scores as the best candidate within one step of it, and candidates
-    within one step of a true edge are no false ones. For the graph, kept and true edges of a pair
-    are matched one to one, in order of lag, if at most one step apart; what remains is wrong.
+    In the ranking, a true edge has the score of the best candidate within one step of it, and
+    candidates within one step of a true edge do not count as false. In the graph, kept and true
+    edges of a pair are matched one to one, in order of lag, if at most one step apart; the rest are
+    errors.
     """
     around = _widen(truth)
     best = np.max(_shifted(scores, -np.inf), axis=0)
@@ -67,11 +68,11 @@ def near_scores(
 
 
 def lag_error(scores, graph, delays, series: Series) -> dict[str, float]:
-    """Mean distance of true delays from the nearest estimate of the same pair, in grid steps and
-    in time, and the share of true delays whose pair was found with any delay at all.
+    """Return the mean distance of true delays from the nearest estimate of the same pair, in grid
+    steps and in time, and the share of true delays whose pair was found with any delay.
 
-    A pair has as many estimates as it truly has delays: its kept lags that score highest. Lag 0 is
-    where a variable enters its own decay, and estimates no delay.
+    A pair has as many estimates as it has true delays: its kept lags with the highest scores. Lag 0
+    is that of a variable's own decay and estimates no delay.
     """
     estimate = np.broadcast_to(np.asarray(series.lags) * series.dt, graph.shape)
     if delays is not None:

@@ -13,7 +13,7 @@ from .networks import random_network
 SETTINGS_FILE = Path(__file__).with_name("settings.toml")
 NOISE = ("low", "medium", "high")
 CATEGORIES = (*NOISE, "observed", "offgrid")
-# Run only when asked for.
+# Categories that are run only on request.
 FURTHER = ("observed_5", "observed_10")
 
 
@@ -25,17 +25,17 @@ def settings() -> dict:
 
 @dataclass(frozen=True)
 class Specification:
-    """One task: a system, how it is disturbed and sampled, and which lags are candidates.
+    """One task: a system, its disturbance, sampling and candidate lags.
 
-    - `name`: of the system in `settings.toml`, or `random_SIZE_DELAYS_SEED`, a network that is not
-        in it, with delays 1, 2, … and a grid step of 1.
+    - `name`: the name of the system in `settings.toml`, or `random_SIZE_DELAYS_SEED`, a further
+        network with delays 1, 2, … and a grid step of 1.
     - `category`: `low`, `medium`, `high` (process noise), `observed` (low, and measurement error;
         `observed_5` and `observed_10` have more of it), `offgrid` (low, and no candidate lag is a
         true one), or `length/n` (low, n samples).
     - `length`: samples.
-    - `series`: replicate; with the names it fixes all random numbers.
-    - `draw`: 0 for the random networks of `settings.toml`; with any other number their structure
-        and weights are drawn anew.
+    - `series`: replicate; with the names it determines all random numbers.
+    - `draw`: 0 for the random networks of `settings.toml`; any other number draws a new structure
+        and new weights.
     """
 
     name: str
@@ -52,7 +52,7 @@ class Specification:
 
     @property
     def error(self) -> float:
-        """The standard deviations of a variable that its measurement errors have."""
+        """The size of measurement errors, in standard deviations of a variable."""
         if self.category == "observed":
             return settings()["observed"]["share"]
         return settings()["larger_errors"].get(self.category, 0.0)

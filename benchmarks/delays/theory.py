@@ -1,4 +1,4 @@
-"""The theorems applied to a task, from the true drift, and compared with practice."""
+"""The theorems applied to the true drift of a task, compared with practice."""
 
 import dataclasses
 import itertools
@@ -13,7 +13,7 @@ from .data import Series, simulate
 from .methods import moves
 from .settings import Specification
 
-# Beyond this many candidates products of inputs are left out of a projection: they would need more
+# Beyond this number of candidates a projection omits products of inputs, which would need more
 # points than there are.
 MOST_WITH_PRODUCTS = 30
 KNOTS = (0.025, 0.1833, 0.3417, 0.5, 0.6583, 0.8167, 0.975)
@@ -23,10 +23,10 @@ def true_strengths(series: Series) -> Float[np.ndarray, "source target lag"]:
     """Return (s_ij^a)² of the true edges by projection, as shares of the variance of the true
     drift.
 
-    The square error of the best prediction of G_j from all candidate inputs but one, less that from
-    all of them, on an independent run; NaN where there is no edge. The projection is least squares
-    on splines and, up to 30 candidates, products of inputs, so the figure is an upper bound where
-    the drift needs more than that.
+    The squared error of the best prediction of G_j from all candidate inputs except one, minus that
+    from all of them, on an independent run; NaN where there is no edge. The projection is least
+    squares on splines and, up to 30 candidates, products of inputs, so the strength is an upper
+    bound if the drift needs further terms.
     """
     _, n_lags, dim = series.history.shape
     flat, splines, rate = _to_project(series)
@@ -43,10 +43,10 @@ def true_strengths(series: Series) -> Float[np.ndarray, "source target lag"]:
 
 
 def breaking_price(series: Series) -> float:
-    """The price from which on no method that minimises risk + price × edges can return the true
-    graph: what the least of its edges lowers the risk by, given only the other true ones, as a
-    share of the variance of the measured rate. By the same projection, so it is exact where the
-    drift is a sum of splines and products.
+    """Return the price above which no method that minimises risk + price × edges can return the
+    true graph: the smallest reduction of the risk by one true edge given only the other true edges,
+    as a share of the variance of the measured rate. It uses the same projection, so it is exact if
+    the drift is a sum of splines and products.
     """
     dim = series.history.shape[2]
     flat, splines, rate = _to_project(series)
@@ -63,8 +63,8 @@ def breaking_price(series: Series) -> float:
 
 
 def measured_strengths(series: Series) -> Float[np.ndarray, "source target lag"]:
-    """Return the true strengths as shares of the variance of the *measured* rates, which noise
-    makes larger.
+    """Return the true strengths as shares of the variance of the *measured* rates, which includes
+    noise.
     """
     return true_strengths(series) * series.explained[None, :, None]
 
@@ -128,13 +128,13 @@ class Window:
         return cls(weakest, drivers, weakest / drivers, float(np.max(1 - series.explained)))
 
     def margin(self, price: float) -> float:
-        """Return γ = min(price, s_min² − price · d_max): by how much every wrong graph is worse."""
+        """Return γ = min(price, s_min² − price · d_max), the least excess of a wrong graph."""
         return min(price, self.weakest - price * self.most_drivers)
 
     def spread(self, n: int, width: int = 8) -> float:
-        """Return the size of chance variations in an estimated difference of risks between two
-        graphs, from n samples: what the `width` weights of a useless input gain, and the standard
-        deviation of the difference that the weakest edge makes.
+        """Return the size of chance variations in the estimated difference of risks between two
+        graphs, from n samples: the gain from the `width` weights of an irrelevant input, and the
+        standard deviation of the effect of the weakest edge.
         """
         return self.noise * width / n + 2 * np.sqrt(self.noise * max(self.weakest, 0) / n)
 
@@ -150,9 +150,9 @@ def recovery(
 ) -> list[dict]:
     """Return how often the benchmark's method `search` finds the exact graph, by length and price.
 
-    `prices` are multiples of the weakest strength s_min²; those of 1/d_max and more lie outside the
-    theorem's window, which is sufficient. One more price is `beyond` times that of
-    `breaking_price`, where recovery must fail, and a further row per length has the library's own
+    `prices` are multiples of the weakest strength s_min²; multiples of 1/d_max or more lie outside
+    the theorem's window, which is sufficient. Another price is `beyond` times that of
+    `breaking_price`, where recovery must fail, and a further row per length has the library's price
     (`factor` NaN).
     """
     rows = []

@@ -1,1 +1,1 @@
-"""Benchmark on systems of the dysts collection: does the learned system live on the attractor?"""
+"""Benchmark on systems of the dysts collection: does the learned system have the true attractor?"""

@@ -36,7 +36,7 @@ def _parser() -> argparse.ArgumentParser:
     making.add_argument("--workers", type=positive, default=1, metavar="N", help="processes")
     _select(making)
 
-    running = actions.add_parser("run", help="fit and score; resumes what an earlier run left")
+    running = actions.add_parser("run", help="fit and score; resumes a stopped run")
     running.set_defaults(action=_run)
     add_machines(running)
     running.add_argument("--data", type=Path, metavar="DIR", help="systems as .npz; default: made")
@@ -65,7 +65,9 @@ def _parser() -> argparse.ArgumentParser:
     showing.add_argument("results", type=Path)
     showing.add_argument("--only", metavar="PATTERN", help="systems whose name matches")
     showing.add_argument(
-        "--associations", action="store_true", help="of metrics with errors of graph and step"
+        "--associations",
+        action="store_true",
+        help="association of metrics with errors of graph and step",
     )
     _noise(showing)
 
@@ -89,7 +91,7 @@ def _noise(parser: argparse.ArgumentParser) -> None:
         "--noise",
         choices=NOISES,
         default=protocol().noise_of,
-        help="of what the noise of generated data is a share; a category of results for each",
+        help="unit of the noise of generated data; each has its own category of results",
     )
 
 
@@ -134,7 +136,7 @@ def _tune(options) -> int:
         _made(folder, options, names)
     files = [folder / f"{name}.npz" for name in names]
     if missing := [file.stem for file in files if not file.exists()]:
-        raise ValueError(f"{folder} lacks {', '.join(missing)}; without --data they are made.")
+        raise ValueError(f"{folder} lacks {', '.join(missing)}; omit --data to simulate them.")
     with Store(options.out) as store:
         more = dict(keys=options.key, seed=options.seed, workers=options.workers)
         print(tune(options.method, files, store, **more))
@@ -142,7 +144,7 @@ def _tune(options) -> int:
 
 
 def _made(folder: Path, options, known: Sequence[str] | None = None) -> list[Path]:
-    """Return simulated systems, those that are missing in the folder."""
+    """Return the systems of the folder, after simulating those that are missing."""
     from .generate import generate_all
 
     known = system_names() if known is None else known

@@ -1,6 +1,6 @@
 """Anchors of the tables: limits that need no learning.
 
-`oracle` and `terms` know the equations, and fit only their numbers.
+`oracle` and `terms` know the equations and fit only their numbers.
 """
 
 import itertools
@@ -31,10 +31,10 @@ EXACT = 1e-8
 class Learned(NamedTuple):
     """The learned system that a method returns.
 
-    - `model`: something to simulate; None forecasts the mean of the training data, for ever.
+    - `model`: the model to simulate; None always forecasts the mean of the training data.
     - `solver`: name in `forecast.SOLVERS`.
-    - `graph`: None where there is nothing to compare.
-    - `status`: `ok`, or what happened.
+    - `graph`: None if there is nothing to compare.
+    - `status`: `ok`, or the error.
     - `shift`: added to the initial states.
     """
 
@@ -49,30 +49,30 @@ Method = Callable[..., list[Learned]]
 
 
 def mean(problems: Sequence[Problem], *, keys) -> list[Learned]:
-    """Return the anchor `mean`, a ceiling of errors: the mean of the training data, whatever the
-    start.
+    """Return the anchor `mean`, an upper limit of errors: the mean of the training data, whatever
+    the start.
     """
     return [Learned(None, "euler", None, "ok") for _ in problems]
 
 
 def floor(problems: Sequence[Problem], *, keys) -> list[Learned]:
-    """The true system from a slightly wrong start: what no method can be expected to beat."""
+    """The true system from a slightly wrong start, which no method can be expected to beat."""
     return [Learned(true_system(p), "flow", p.graph, "ok", shift=WRONG_START) for p in problems]
 
 
 def oracle(problems: Sequence[Problem], *, keys) -> list[Learned]:
-    """The true equations with parameters refitted to the training data: what the noise permits.
+    """The true equations with parameters refitted to the training data: the limit of the noise.
 
-    Least squares of one-step forecasts, as all methods that know the flow, from the published
-    parameters. Directions that the data do not determine stay where they are.
+    Least squares of one-step forecasts, as in all methods that know the flow, from the published
+    parameters. Directions that the data do not determine stay unchanged.
     """
     return [Learned(_refitted(p), "flow", p.graph, "ok") for p in problems]
 
 
 def terms(problems: Sequence[Problem], *, keys) -> list[Learned]:
-    """The true equations as polynomials, all coefficients refitted: what the noise permits somebody
-    who knows the terms, but not that most of their coefficients are 1. The `oracle` for equations
-    that are no polynomials.
+    """The true equations as polynomials with all coefficients refitted: the limit of the noise if
+    the terms are known, but not that most of their coefficients are 1. Equations that are no
+    polynomials are treated as by `oracle`.
     """
     return [Learned(_refitted_terms(p) or _refitted(p), "flow", p.graph, "ok") for p in problems]
 
@@ -94,7 +94,7 @@ class Polynomial(eqx.Module):
 
 
 def true_terms(problem: Problem) -> Polynomial | None:
-    """The equations as polynomials of up to degree four; None if they are something else."""
+    """Return the equations as polynomials of up to degree four; None if they are none."""
     powers = range(MAX_DEGREE + 1)
     powers = [e for e in itertools.product(powers, repeat=problem.dim) if sum(e) <= MAX_DEGREE]
     z = np.random.default_rng(0).uniform(-2, 2, size=(20 * len(powers), problem.dim))

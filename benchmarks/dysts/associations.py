@@ -17,7 +17,7 @@ LEVEL = 0.05
 
 
 class Association(NamedTuple):
-    """Values of one metric and of what it is compared with, by method; Kendall's τ over all."""
+    """Values of one metric and of an error, by method, and Kendall's τ over all."""
 
     x: dict[str, Float[np.ndarray, " system"]]
     y: dict[str, Float[np.ndarray, " system"]]
@@ -26,12 +26,12 @@ class Association(NamedTuple):
 
     @property
     def text(self) -> str:
-        """The value of τ, with a star where it is not chance at the 5 % level."""
+        """The value of τ, with a star if it is significant at the 5 % level."""
         return f"{tables.number(self.tau, 2)}{'*' if self.chance < LEVEL else ''}"
 
 
 def association(values: Values, metric: str, against: str) -> Association:
-    """Return the association over all methods but the anchors and all systems that have both."""
+    """Return the association over all methods except anchors, and all systems that have both."""
     from scipy.stats import kendalltau
 
     x, y = {}, {}
@@ -50,7 +50,7 @@ def table(store: Store, *, only: str | None = None, category: str = "data") -> s
     """Return τ of every metric, as Markdown."""
     values = read(store.rows(BENCHMARK), only=only, category=category)
     if not set(values) - set(ANCHORS):
-        raise ValueError(f"{store.path} holds no method but anchors; nothing can be associated.")
+        raise ValueError(f"{store.path} holds only anchors; associations need another method.")
     body = [
         [label, *(association(values, metric, against).text for metric in RELATED)]
         for against, label in AGAINST.items()

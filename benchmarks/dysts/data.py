@@ -1,4 +1,4 @@
-"""Trajectories of one system: a noisy one to learn from, noise-free ones to be tested on."""
+"""Trajectories of one system: a noisy one for training, noise-free ones for tests."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +19,7 @@ class Problem:
     - `starts`: initial states of the tests, in double precision.
     - `lyapunov`: the exponent whose inverse is one Lyapunov time in the metrics, per unit of time.
     - `spectra`: Lyapunov spectrum of the true system along each test; None if the data lack it.
-    - `regime`: `chaotic` or what else.
+    - `regime`: `chaotic` or another one.
     """
 
     name: str
@@ -43,7 +43,7 @@ class Problem:
 
     @property
     def n_forecast(self) -> int:
-        """The number of samples that a forecast needs, the start included."""
+        """The number of samples of a forecast, including the start."""
         long = (self.long_tests.shape[1] - 1) * self.stride + 1
         return max(self.tests.shape[1], long)
 
@@ -51,12 +51,12 @@ class Problem:
 def read_problem(path: str | Path) -> Problem:
     """Read one `.npz` file; the name of the system is the name of the file.
 
-    `graph` is stored [target, source] and turned round here. Keys: `train`, `train_mean`,
+    `graph` is stored [target, source] and transposed here. Keys: `train`, `train_mean`,
     `train_std`, `dt`, `lyap_unit` (or `lyap_meta`), `graph`, `test_ic`, and for every test k
     `testk` and `testk_long`, of which the latter holds every `stride`-th sample; optionally
     `lyap_tests` and `regime`.
 
-    **Raises:** `ValueError` if keys are missing or shapes do not fit together.
+    **Raises:** `ValueError` if keys are missing or shapes are inconsistent.
     """
     path = Path(path)
     with np.load(path, allow_pickle=False) as file:

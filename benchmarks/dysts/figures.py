@@ -14,7 +14,7 @@ from .runner import BENCHMARK
 from .scoring import METRICS
 
 SHOWN = ("discover", "node", "cnode")
-# Samples of a trajectory that are drawn; more would blacken the attractor.
+# Number of samples of a trajectory that are drawn; more would fill the attractor.
 DRAWN = 2000
 SEGMENT = 1024
 
@@ -94,7 +94,7 @@ def _orbit(axis, problem: Problem, predicted) -> None:
 
 
 def _most_spread(x: np.ndarray) -> list[int]:
-    """The two variables that are least correlated: the attractor seen from its widest side."""
+    """Return the two least correlated variables, which show the attractor at its widest."""
     correlation = np.abs(np.corrcoef(x.T)) + np.eye(x.shape[1])
     i, j = np.unravel_index(np.argmin(correlation), correlation.shape)
     return sorted((int(i), int(j)))
@@ -135,7 +135,7 @@ def spectra(problems: Sequence[Problem], methods: Sequence[str], starts):
 
 
 def associations(values):
-    """Every metric against SHD and against the training error, with Kendall's τ."""
+    """Draw every metric against SHD and against the training error, with Kendall's τ."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(2.3 * len(RELATED), 4.8), layout="constrained")
@@ -144,7 +144,7 @@ def associations(values):
         for axis, metric in zip(axes[row], RELATED, strict=True):
             found = association(values, metric, against)
             for method, x in found.x.items():
-                # Where many values coincide, a little jitter shows how many.
+                # A little jitter separates coinciding values.
                 jitter = 0.01 * np.random.default_rng(0).normal(size=x.size) * (against == "shd")
                 axis.plot(x + jitter, found.y[method], ".", ms=3, alpha=0.7, label=method)
             axis.set_title(f"{METRICS[metric][0]}: τ = {found.text}", fontsize=8)

@@ -1,7 +1,7 @@
 """Simulation of a learned or true system from given starts: trajectories and Lyapunov exponents.
 
-Everything is in standardised coordinates. Systems whose models have the same structure run as one
-batch; the numbers of steps are rounded to a few values, because each new one compiles.
+All coordinates are standardised. Systems whose models have the same structure run as one batch.
+Numbers of steps are rounded to a few values, because each new one compiles.
 """
 
 from collections.abc import Iterator, Sequence
@@ -16,17 +16,17 @@ import ndde_jax as ndde
 
 from .data import Problem
 
-# A model is either the one-step map of Euler's method, or a differential equation. Of the latter a
-# forecast needs more digits than an exponent: third order at a hundred samples per period loses the
-# true Lorenz system a Lyapunov time early.
+# A model is either the one-step map of Euler's method, or a differential equation. For the latter a
+# forecast needs more digits than an exponent: at third order and a hundred samples per period, even
+# the true Lorenz system diverges one Lyapunov time too early.
 SOLVERS = {"euler": diffrax.Euler, "flow": diffrax.Tsit5}
 SOLVERS_OF_EXPONENTS = {"euler": diffrax.Euler, "flow": diffrax.Bosh3}
-# Numbers of steps are this times a power of two: few different programs.
+# Numbers of steps are this times a power of two, so that there are few different programs.
 SHORTEST = 3125
 
 
 class TrueSystem(eqx.Module):
-    """The true right-hand side in standardised coordinates; stands where a learned model stands."""
+    """The true right-hand side in standardised coordinates, used like a learned model."""
 
     drift: eqx.Module
     mean: jax.Array
@@ -63,8 +63,8 @@ def forecasts(
 def exponents(models: Sequence, problems: Sequence[Problem], solver: str) -> list[np.ndarray]:
     """Return Lyapunov spectra `[test dim]` along the orbits from the starts of the tests.
 
-    From the start on and over the length of a test, rounded down by at most a half. The same code
-    serves learned and true systems.
+    They begin at the start and last a test, rounded down by at most a half. The same code computes
+    those of learned and true systems.
     """
     found: list = [None] * len(problems)
     for group, steps in _batches(models, [_rounded_down(p.n_forecast - 1) for p in problems]):
@@ -77,10 +77,10 @@ def exponents(models: Sequence, problems: Sequence[Problem], solver: str) -> lis
 
 
 def one_step_error(model, problem: Problem, solver: str) -> float:
-    """Mean squared error of one-step forecasts of the training trajectory.
+    """Return the mean squared error of one-step forecasts of the training trajectory.
 
-    In units of the variance of the steps, so that "it stays where it is" scores about 1; the mean
-    over variables.
+    It is in units of the variance of the steps, so that persistence scores about 1; the mean over
+    variables.
     """
     x = _as(problem.train)
     end = _one_step(model, x[:-1], problem.dt, solver)
@@ -136,7 +136,7 @@ def _stacked(models: Sequence, group: Sequence[int]):
 
 
 def _batches(models: Sequence, steps: Sequence[int]) -> Iterator[tuple[list[int], int]]:
-    """Yield indices of models that can run together, and for how many steps."""
+    """Yield indices of models that can run together, and their number of steps."""
     groups: dict = {}
     for i, (model, n) in enumerate(zip(models, steps, strict=True)):
         leaves, structure = jax.tree.flatten(model)

@@ -1,6 +1,6 @@
 """The benchmark's own data: every trajectory by the library's simulator, from one seed.
 
-The tests of a system, which no noise drives, are stepped as one batch.
+The noise-free tests of a system are stepped as one batch.
 """
 
 import functools
@@ -23,10 +23,10 @@ import ndde_jax as ndde
 
 from .settings import Protocol, protocol, regime
 
-# Samples of each test that are kept at full resolution, in lengths of the training trajectory.
+# Samples of each test kept at full resolution, in lengths of the training trajectory.
 FULL_RESOLUTION = 1.2
 STRIDE = 5
-# Noise that drives a system off its attractor is halved, so many times at most.
+# Largest number of times that noise is halved if it drives a system off its attractor.
 HALVINGS = 4
 
 
@@ -47,11 +47,10 @@ class _Batched(eqx.Module):
 def generate(name: str, path: Path, *, seed: int = 0, settings: Protocol | None = None) -> None:
     """Simulate one system and write its `.npz` file, which `read_problem` reads.
 
-    Deterministic: the seed and the name fix every number. Double precision throughout. A noise that
-    lets the training trajectory escape is halved until it does not, and `noise_scale` in the file
-    says so.
+    The seed and the name determine every number. All is in double precision. Noise with which the
+    training trajectory escapes is halved until it does not; `noise_scale` in the file records this.
 
-    **Raises:** `EscapeError` if the system escapes whatever the noise.
+    **Raises:** `EscapeError` if the system escapes at every noise.
     """
     settings = protocol() if settings is None else settings
     with jax.enable_x64(True):
@@ -71,11 +70,11 @@ def generate_all(
     workers: int = 1,
     settings: Protocol | None = None,
 ) -> list[Path]:
-    """Return files of the systems, simulated where the folder does not hold them yet. One that
-    escapes is left out, which a line on standard error says.
+    """Return files of the systems, simulated if the folder does not hold them yet. Systems that
+    escape are omitted, with a line on standard error.
 
-    **Raises:** `ValueError` if the folder holds one made with another seed, or noise that is a
-    share of something else; if all escape.
+    **Raises:** `ValueError` if the folder holds a system made with another seed or another unit of
+    the noise, or if all escape.
     """
     settings = protocol() if settings is None else settings
     paths = [Path(folder) / f"{name}.npz" for name in names]
@@ -102,7 +101,7 @@ def generate_all(
             running = [pool.submit(make, name, path) for name, path in missing]
             escaped = [future.result() for future in running]
     for why in filter(None, escaped):
-        print(f"{why} It is left out.", file=sys.stderr)
+        print(f"{why} It is omitted.", file=sys.stderr)
     made = [path for path in paths if path.exists()]
     if not made:
         raise ValueError(f"none of {', '.join(names)} stays on its attractor.")
@@ -110,7 +109,7 @@ def generate_all(
 
 
 def _generated(name: str, path: Path, **options) -> str | None:
-    """Write a system's file, or say why it has none."""
+    """Write a system's file, or return why it has none."""
     try:
         generate(name, path, **options)
     except EscapeError as error:
@@ -180,7 +179,7 @@ def lengths(unit: float, settings: Protocol) -> tuple[int, int]:
 
 
 def _noisy(name, run, orbit, start, n_train, key, settings):
-    """A training trajectory on the attractor, its noise, and by how much that had to be reduced."""
+    """Return a training trajectory on the attractor, its noise, and the factor of its reduction."""
     spread, substeps = orbit.std(axis=0), settings.substeps
     dt = run.keywords["dt"]
     draws = np.asarray(jr.normal(key, (n_train * substeps, orbit.shape[1])))
@@ -213,7 +212,7 @@ def _run(drift, starts, *, n_steps, dt, save_every, increments=None) -> np.ndarr
     """Return paths `[time member dim]`."""
     path = ndde.solve_sdde(
         drift,
-        history=starts[None],  # an array, as a new function would compile anew
+        history=starts[None],  # an array, since a new function would be compiled again
         dt=dt,
         n_steps=n_steps,
         sigma=0.0 if increments is None else 1.0,

@@ -1,6 +1,6 @@
 """Methods as small adapters of one signature: problems in, systems to simulate out.
 
-An adapter gets problems, of which it may make a batch, and one key per problem; it returns one
+An adapter gets problems, which it may process as a batch, and one key per problem; it returns one
 `Learned` per problem. To add a method, write its adapter and one line in `METHODS`, or a recipe in
 `settings.toml`.
 """
@@ -21,7 +21,7 @@ from .anchors import Learned, Method, Polynomial, floor, in_coordinates, mean, o
 from .data import Problem
 from .settings import Recipe, recipes
 
-# Windows are padded to this times a power of two: 10000, the most there are, needs no padding.
+# Windows are padded to this times a power of two; 10000, the largest number, needs no padding.
 SHORTEST = 1250
 
 
@@ -43,7 +43,7 @@ def pysindy(problems: Sequence[Problem], *, keys) -> list[Learned]:
 def discover(
     problems: Sequence[Problem], *, keys, recipe: ndde.Recipe | None = None
 ) -> list[Learned]:
-    """The library's front door, with its defaults or a recipe, in the units of the equations."""
+    """The library's `discover`, with its defaults or a recipe, in the units of the equations."""
 
     def one(problem, key):
         x = np.asarray(problem.train * problem.std + problem.mean)
@@ -58,7 +58,8 @@ def discover(
 def learned(recipe: Recipe, problems: Sequence[Problem], *, keys) -> list[Learned]:
     """Fit a recipe to every problem.
 
-    In the units of the equations, since zero may mean something; forecasts are standardised.
+    Fits are in the units of the equations, since zero may have a meaning. Forecasts are
+    standardised.
     """
     if recipe.graph == "discover":
         asked = ndde.Recipe(family=family(recipe), confine=recipe.confine)
@@ -67,8 +68,8 @@ def learned(recipe: Recipe, problems: Sequence[Problem], *, keys) -> list[Learne
 
 
 def _fitted(recipe: Recipe, problem: Problem, key) -> Learned:
-    """Return the graph that a penalty keeps, or the full one, with the networks it was fitted with,
-    iterated as the one-step map that they are, or with a drift fitted by its flow.
+    """Return the graph that a penalty keeps, or the full one, with its networks, iterated as a
+    one-step map, or with a drift fitted by its flow.
     """
     windows = windows_of(problem)
     graph_key, drift_key = jr.split(key)
@@ -85,7 +86,7 @@ def _fitted(recipe: Recipe, problem: Problem, key) -> Learned:
 
 
 def windows_of(problem: Problem) -> ndde.Windows:
-    """Forward differences, padded to one of a few lengths, since every length compiles anew."""
+    """Forward differences, padded to one of a few lengths, since every length is compiled."""
     windows = ndde.lagged_windows(problem.train * problem.std + problem.mean, dt=problem.dt)
     length, n = SHORTEST, windows.valid.shape[0]
     while length < n:
@@ -135,7 +136,7 @@ def penalty(recipe: Recipe):
     }
     kind = kinds[recipe.penalty]
     if kind is ndde.L0NDDE:
-        # Prices along a path rank edges; what the model keeps is decided by its coefficient alone.
+        # Prices along a path rank edges; the coefficient alone decides which the model keeps.
         given["path"] = ()
     if recipe.fit == "paper":
         given.pop("path", None)

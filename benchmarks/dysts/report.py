@@ -15,9 +15,9 @@ from .scoring import METRICS, UNRANKED
 BENCHMARK = "dysts"
 REFERENCE = "discover"
 ANCHORS = ("oracle", "terms", "floor", "mean")
-# Of the anchors, who knows the terms and estimates all numbers.
+# The anchor that knows the terms and estimates all numbers.
 BEST = "terms"
-# Sign flips of the paired permutation test.
+# Number of sign flips of the paired permutation test.
 FLIPS = 9999
 LEVEL = 0.05
 
@@ -41,11 +41,11 @@ def read(rows: Sequence[Row], *, only: str | None = None, category: str = "data"
 
 
 def table(store: Store, *, only: str | None = None, category: str = "data") -> str:
-    """Return medians and average ranks of all methods: over the chaotic systems that no setting was
-    tuned on, which is the headline, over all of those, and over the tuning systems.
+    """Return medians and average ranks of all methods: over the chaotic test systems, which is the
+    main table, over all test systems, and over the tuning systems.
 
-    Ranks compare the methods that are not anchors, 1 the best, ties sharing their mean; a value
-    that is missing ranks last. A star marks a rank that differs from that of `discover` in a paired
+    Ranks compare the methods that are not anchors: 1 is the best, ties share their mean, missing
+    values rank last. A star marks a rank that differs from that of `discover` in a paired
     permutation test at the 5 % level.
     """
     rows = [row for row in store.rows(BENCHMARK) if row.category == category]
@@ -90,7 +90,7 @@ def table(store: Store, *, only: str | None = None, category: str = "data") -> s
 
 
 def _test_lengths(values: Values) -> str:
-    """Return a sentence on the length of the tests, which with `--data` is that of the files."""
+    """Return a sentence on the length of the tests, which `--data` determines if given."""
     found = {}
     for metrics in values.values():
         found |= metrics.get("test_lyapunov_times", {})
@@ -127,7 +127,7 @@ def _rows(values: Values, keep: set[str]) -> tuple[list[list[str]], int]:
         for method, metrics in values.items()
     }
     contenders = [m for m in kept if m not in ANCHORS]
-    # Only systems that all contenders have done: ranks and medians are of the same ones.
+    # Only systems that all contenders have done, so that ranks and medians are of the same systems.
     done = [set(kept[m]["vlpt"]) for m in contenders or kept]
     systems = sorted(set.intersection(*done))
     ranks = {metric: _ranks(kept, contenders, metric, systems) for metric in METRICS}
@@ -188,7 +188,7 @@ def permutation_p(differences: np.ndarray) -> float:
 def ablation(
     store: Store, *, known: Container[str], only: str | None = None, category: str = "data"
 ) -> str:
-    """Return how far from `node` (0) to `oracle` (1) every method comes, by medians over the
+    """Return the position of every method between `node` (0) and `oracle` (1), by medians over the
     chaotic test systems that all three have done; their number is in the last column.
     """
     values = read(list(store.rows(BENCHMARK)), only=only, category=category)

@@ -1,4 +1,4 @@
-"""Run methods over systems: a task is one method on one system, so an interrupt costs no more."""
+"""Run methods on systems: a task is one method on one system, the most that an interrupt costs."""
 
 import dataclasses
 import time
@@ -21,7 +21,7 @@ from .scoring import METRICS, score
 from .settings import recipes, tuning_names
 
 BENCHMARK = "dysts"
-# Samples of the first test's forecast that are kept for figures, and of its spectrum.
+# Numbers of samples of the first test's forecast and of its spectrum that are kept for figures.
 KEPT = 4000
 
 
@@ -44,12 +44,12 @@ class Task:
 
     @property
     def units(self) -> tuple[Unit, ...]:
-        """The one, unless it is done."""
+        """The one unit, unless it is done."""
         return () if self.finished else (self.unit,)
 
     @property
     def settings_text(self) -> str:
-        """The settings that the method is told."""
+        """The settings of the method."""
         return self.settings
 
     def without(self, done: set[Unit]) -> "Task":
@@ -75,13 +75,13 @@ def run(
 
     - `files`: the systems, `.npz`.
     - `methods`: names in `METHODS`.
-    - `seed`: with the name of the system it fixes every random number.
-    - `category`: tells apart sets of data in one store.
+    - `seed`: with the name of the system it determines every random number.
+    - `category`: distinguishes sets of data in one store.
     - `predictions`: folder for one `.npz` per system with `test0`, `test1`, … [time, dim], `graph`
-        [target, source] and `lyap` [test, dim]; a folder per method when there are several. A
-        system whose file is missing is done again.
+        [target, source] and `lyap` [test, dim], in a folder per method if there are several. A
+        system whose file is missing is computed again.
     - `workers`: processes; 1 computes in this one.
-    - `retry_errors`: do systems again whose status is an error.
+    - `retry_errors`: whether systems whose status is an error are repeated.
 
     **Raises:** `ValueError` on an unknown method, or if the store holds results made with other
     settings.
@@ -151,7 +151,7 @@ def evaluate_with(method: Method, task: Task) -> list[Record]:
 
 
 def killed(task: Task, status: str) -> list[Record]:
-    """The record of a task that never ends but ends its process."""
+    """The record of a task that ended its process every time."""
     return [Record(task.unit, _nothing(), status, 0.0)]
 
 
@@ -160,7 +160,7 @@ def _nothing() -> dict[str, float]:
 
 
 def _simulate(problem: Problem, learned: Learned) -> tuple:
-    """Return forecasts, exponents and one-step error of what was learned."""
+    """Return forecasts, exponents and one-step error of the learned system."""
     model, solver = learned.model, learned.solver
     if model is None:
         return np.zeros((len(problem.starts), problem.n_forecast, problem.dim)), None, np.nan
@@ -186,7 +186,7 @@ def _write_predictions(path: Path, trajectories, arrays) -> None:
         tests["graph"] = arrays["graph"].T.astype(int)
     if "spectra" in arrays:
         tests["lyap"] = arrays["spectra"]
-    # Renaming is atomic: a reader never meets half a file.
+    # Renaming is atomic: a reader never sees half a file.
     part = path.with_name(f".{path.stem}.part.npz")
     np.savez(part, **tests)
     part.replace(path)

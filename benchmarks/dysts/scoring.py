@@ -18,9 +18,9 @@ METRICS = {
     "dstsp": ("D_stsp", 2, False),
     "shd": ("SHD/D²", 3, False),
 }
-# Shown beside them without a rank: LSD in the paper's words, a squared difference.
+# A further column without a rank: LSD in the paper's words, a squared difference.
 UNRANKED = {"lsd_squared": ("LSD²", 2)}
-# Beyond so many standard deviations a trajectory has left the attractor.
+# Number of standard deviations beyond which a trajectory has left the attractor.
 FAR = 20.0
 
 
@@ -31,7 +31,7 @@ def score(
     graph: Bool[np.ndarray, "source target"] | None,
     truth: Float[np.ndarray, "test dim"] | None,
 ) -> dict[str, float]:
-    """Return means over the tests of every metric that can be computed, NaN for the others.
+    """Return means over the tests of every metric that can be computed, and NaN for the others.
 
     `truth` are the spectra of the true system along the tests. `escaped` is the share of tests that
     end far outside the attractor, `wide` D_stsp with components of unit variance.

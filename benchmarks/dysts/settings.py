@@ -10,7 +10,7 @@ import numpy as np
 
 SETTINGS_FILE = Path(__file__).with_name("settings.toml")
 PRESETS = ("ours", "ablation", "paper")
-# What the noise is a share of.
+# Quantities of which the noise is a share.
 NOISES = ("std", "variance")
 
 
@@ -39,9 +39,7 @@ class Recipe:
             if getattr(self, name) not in values:
                 raise ValueError(f"{name} must be one of {values}; got {getattr(self, name)!r}.")
         if self.drift == "map" and self.graph != "penalty":
-            raise ValueError(
-                "drift='map' is what the penalty was fitted with: its graph is graph='penalty'."
-            )
+            raise ValueError("drift='map' is fitted with the penalty, so it needs graph='penalty'.")
 
     def to_json(self) -> str:
         """Return one line of text that is equal if and only if the recipes are."""
@@ -96,7 +94,7 @@ def recipes(file: Path = SETTINGS_FILE) -> dict[str, Recipe]:
 
 
 def protocol(file: Path = SETTINGS_FILE, **changes) -> Protocol:
-    """The protocol of generated data, with changes if any."""
+    """The protocol of generated data, with optional changes."""
     return Protocol(**(_tables(file)["protocol"] | changes))
 
 
@@ -106,7 +104,7 @@ def grid(file: Path = SETTINGS_FILE) -> dict[str, list[float]]:
 
 
 def beyond_grid(file: Path = SETTINGS_FILE) -> dict[str, list[float]]:
-    """Return values that `tune` tries where the best of the grid is its end, on that side."""
+    """Return values that `tune` tries beyond an end of the grid, if that end is the best."""
     return _tables(file)["beyond_grid"]
 
 

@@ -21,7 +21,7 @@ BENCHMARK = "dysts-tuning"
 
 @dataclasses.dataclass(frozen=True)
 class Trial(Task):
-    """A recipe with some setting changed, on one system."""
+    """A recipe with changed settings, on one system."""
 
     recipe: Recipe = dataclasses.field(kw_only=True)
 
@@ -58,12 +58,12 @@ def tune(
 ) -> str:
     """Search the paper's grid, one setting at a time, each with the best of those before.
 
-    All 1080 combinations would be 5400 fits a method; this is 24 times 5. The best is the one with
-    the largest valid prediction time in Lyapunov times, the mean over systems; of equally good ones
-    the first. Where it is an end of the grid, values beyond it are tried as well. Trials are in the
-    store, so a search can be stopped and goes on.
+    All 1080 combinations would be 5400 fits a method; this is 24 times 5. The best value has the
+    largest valid prediction time in Lyapunov times, the mean over systems; the first of equally
+    good ones is chosen. If it is an end of the grid, values beyond it are tried too. Trials are in
+    the store, so a stopped search can be resumed.
 
-    **Returns:** a Markdown table of all trials, and the choice as it stands in `settings.toml`.
+    **Returns:** a Markdown table of all trials, and the choice in the form of `settings.toml`.
 
     **Raises:** `ValueError` if the method has no recipe, or nothing to tune.
     """
@@ -74,14 +74,14 @@ def tune(
     keys = possible if keys is None else list(keys)
     if not keys or set(keys) - set(possible):
         raise ValueError(
-            f"{method} has {', '.join(possible) or 'nothing'} to tune; asked for {', '.join(keys)}."
+            f"{method} has {', '.join(possible) or 'nothing'} to tune; got {', '.join(keys)}."
         )
     body = []
     for key in keys:
         times: dict[float, float] = {}
 
         def tried(values, key=key, recipe=recipe, times=times):
-            """The best value so far, of equally good ones the first."""
+            """The best value so far, the first of equally good ones."""
             for value in values:
                 one = dataclasses.replace(recipe, **{key: value})
                 times[value] = _valid_prediction_time(
