@@ -33,7 +33,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.causal_dynamics")
     actions = parser.add_subparsers(required=True, metavar="run|generate|tune|table")
 
-    running = actions.add_parser("run", help="fit and score; resumes what an earlier run left")
+    running = actions.add_parser("run", help="fit and score; resumes a stopped run")
     running.set_defaults(action=_run)
     running.add_argument(
         "--data",
@@ -74,9 +74,9 @@ def _parser() -> argparse.ArgumentParser:
     tuning.add_argument("--series", type=positive, metavar="K", help="first K series only")
     tuning.add_argument("--seed", type=int, default=0)
 
-    limiting = actions.add_parser("limits", help="how far the best possible answers score")
+    limiting = actions.add_parser("limits", help="scores of the best possible answers")
     limiting.set_defaults(action=_limits)
-    limiting.add_argument("--data", type=Path, metavar="DIR", help="also of these graphs")
+    limiting.add_argument("--data", type=Path, metavar="DIR", help="include limits of these graphs")
     limiting.add_argument("--graphs", type=positive, default=1000, metavar="N", help="per category")
     limiting.add_argument("--nodes", type=positive, default=10, metavar="N", help="of a network")
     limiting.add_argument("--seed", type=_seed, default=0)
@@ -101,7 +101,7 @@ def _parser() -> argparse.ArgumentParser:
     alone.add_argument("--brief", action="store_true", help="the first table alone")
     alone.add_argument("--paper", action="store_true", help="the paper-shaped table alone")
 
-    comparing = actions.add_parser("readings", help="methods unit_… beside the published rows")
+    comparing = actions.add_parser("readings", help="methods unit_… and the published rows")
     comparing.set_defaults(action=_readings)
     comparing.add_argument("results", type=Path, help="as written by run --out")
 
@@ -122,7 +122,7 @@ def _add_choice_of_graphs(parser: argparse.ArgumentParser) -> None:
         "--category", action="append", choices=RECIPES, help="generate it; may be repeated"
     )
     parser.add_argument(
-        "--graphs", type=positive, metavar="N", help="generate so many per category; default 10"
+        "--graphs", type=positive, metavar="N", help="graphs to generate per category; default 10"
     )
     parser.add_argument(
         "--nodes", type=positive, metavar="N", help="of a coupled network; default 10"
@@ -160,19 +160,19 @@ def _generate(options) -> int:
 
 @contextlib.contextmanager
 def _graphs(options) -> Iterator[list[Path]]:
-    """The files that `run` reads; generated ones that nobody keeps are removed afterwards."""
+    """Yield the files for `run`; generated files are removed afterwards unless they are kept."""
     choices = ("tier", "category", "graphs", "nodes", "cache")
     if options.data is not None:
         given = [f"--{name}" for name in choices if getattr(options, name) is not None]
         if given:
             raise ValueError(
-                f"{', '.join(given)} choose what is generated; with --data use --only and --limit."
+                f"{', '.join(given)} select generated graphs; with --data use --only and --limit."
             )
         yield find_files(options.data, only=options.only, limit=options.limit)
         return
     with contextlib.ExitStack() as stack:
         folder = options.cache or Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        # Graphs of the simple tier are called alike whatever the seed, hence a folder for each.
+        # Names of simple graphs do not depend on the seed, hence one folder per seed.
         files = list(_write_graphs(folder / f"seed{options.seed}", options, 10))
         yield select_files(files, only=options.only, limit=options.limit)
 

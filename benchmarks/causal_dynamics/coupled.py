@@ -1,4 +1,4 @@
-"""The coupled tier: chaotic or periodic roots, and what they drive through static maps."""
+"""The coupled tier: chaotic or periodic roots, and the nodes they drive through static maps."""
 
 import functools
 from collections.abc import Iterator
@@ -12,15 +12,15 @@ from . import networks
 from .recipes import Arrays, Recipe, bounded, file_of, key_of, stream, without
 from .trajectories import SAMPLES, random_series, systems_for_roots
 
-# A root is drawn again, with another system, until it is finite.
+# Number of systems tried for a root, until one is finite.
 _ATTEMPTS = 40
-# Networks whose roots are computed together: batches are fuller, memory is bounded.
+# Number of networks whose roots are computed together: batches are full, and memory is bounded.
 _BLOCK = 50
 
 
 @dataclass(frozen=True)
 class Variant:
-    """A variant of the networks of a category; variants take turns."""
+    """A variant of the networks of a category; variants alternate."""
 
     activation: str
     driver: str
@@ -32,7 +32,7 @@ VARIANTS = (Variant("linear", "nonlinear", lag=1), Variant("mixed", "periodic", 
 
 @dataclass
 class _Plan:
-    """A network, and which of its inputs are still to be computed."""
+    """A network and its inputs, some of which are not computed yet."""
 
     index: int
     variant: Variant
@@ -46,7 +46,7 @@ class _Plan:
 def graphs(
     category: str, recipe: Recipe, *, n_graphs: int, seed: int, n_series: int, n_nodes: int
 ) -> Iterator[tuple[str, Arrays]]:
-    """Yield names and files of so many networks."""
+    """Yield names and files of the networks."""
     for first in range(0, n_graphs, _BLOCK):
         indices = range(first, min(first + _BLOCK, n_graphs))
         plans = [_plan(category, recipe, i, seed, n_series, n_nodes) for i in indices]
@@ -66,7 +66,7 @@ def _plan(category, recipe, index, seed, n_series, n_nodes) -> _Plan:
     variant = VARIANTS[index % len(VARIANTS)]
     lag = variant.lag if recipe.lagged else 0
     network = networks.random_network(n_nodes, rng, confounded=recipe.hidden, lagged=recipe.lagged)
-    # Half of the nodes are periodic, by chance the larger half; each series draws which.
+    # Half of the nodes are periodic, rounded up or down at random; each series draws which.
     n_periodic = np.zeros(n_series, int)
     if variant.driver == "periodic":
         n_periodic += n_nodes // 2 + rng.integers(0, 1 + n_nodes % 2, n_series)
@@ -88,14 +88,14 @@ def _root_keys(key, places: np.ndarray) -> np.ndarray:
 
 @functools.partial(jax.jit, static_argnums=1)
 def _draws(keys, n_systems):
-    """Return for each key the systems it tries and a key for each try."""
+    """Return for each key the systems to try and a key for each try."""
     tries = jax.vmap(lambda key: jr.split(key, (_ATTEMPTS, 2)))(keys)
     choose = jax.vmap(jax.vmap(lambda key: jr.randint(key, (), 0, n_systems)))
     return choose(tries[..., 0]), jr.key_data(tries[..., 1])
 
 
 def _random_roots(words: np.ndarray, noise: float, n_samples: int) -> np.ndarray:
-    """Return finite series [key time 3] of systems chosen by chance, each by its own key."""
+    """Return finite series [key time 3] of systems chosen at random, each by its own key."""
     names = systems_for_roots()
     found = np.zeros((len(words), n_samples, 3))
     if len(words) == 0:
@@ -114,7 +114,7 @@ def _random_roots(words: np.ndarray, noise: float, n_samples: int) -> np.ndarray
         missing = np.sort(np.concatenate(failed))
         if missing.size == 0:
             return found
-    raise ValueError(f"{missing.size} roots blew up with each of {_ATTEMPTS} systems.")
+    raise ValueError(f"{missing.size} roots diverged with each of {_ATTEMPTS} systems.")
 
 
 def _coupled_graph(category, recipe, plan: _Plan, seed, n_nodes) -> tuple[str, Arrays]:

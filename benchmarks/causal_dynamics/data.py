@@ -17,9 +17,9 @@ _REQUIRED = ("x", "adjacency", "dt", "category")
 class Graph:
     """One graph of the benchmark with its series.
 
-    `labels` holds the truth as [source, target] under up to three names: `published` (as the
-    benchmark ships it, re-oriented where its files store [target, source]), `transposed` (the same,
-    read the wrong way round, as some published tables did) and `corrected` (structurally right).
+    `labels` holds the truth as [source, target] under up to three names: `published` (from the
+    benchmark, re-oriented if its files store [target, source]), `transposed` (its transpose, as
+    used by some published tables) and `corrected` (structurally correct).
     """
 
     name: str
@@ -32,7 +32,7 @@ class Graph:
 def find_files(
     directory: str | Path, *, only: str | None = None, limit: int | None = None
 ) -> list[Path]:
-    """The `.npz` files of a directory and the published NetCDF files under it, sorted.
+    """Return the `.npz` files of a directory and the published NetCDF files under it, sorted.
 
     **Arguments:**
 
@@ -59,7 +59,7 @@ def select_files(
 
     - `only`: keep names of graphs that contain this text or shell pattern, e.g. `simple_default` or
         `coupled_*_D10`.
-    - `limit`: keep the first so many of them.
+    - `limit`: largest number of files to keep.
 
     **Raises:** `ValueError` if nothing is left.
     """
@@ -70,7 +70,7 @@ def select_files(
 
 
 def graph_name(path: str | Path) -> str:
-    """The name of the graph in a file; for `.npz` that of the file."""
+    """Return the name of the graph in a file; for `.npz` that of the file."""
     path = Path(path)
     return netcdf.place(path).name if path.suffix == ".nc" else path.stem
 
@@ -81,7 +81,7 @@ def read_graph(path: str | Path) -> Graph:
     Keys of `.npz`: `x` [series, time, dim], `adjacency` and optionally `adjacency_true` [source,
     target], `dt`, `category` (such as `simple/noise`).
 
-    **Raises:** `ValueError` if keys are missing or shapes do not fit together.
+    **Raises:** `ValueError` if keys are missing or shapes are inconsistent.
     """
     path = Path(path)
     if path.suffix == ".nc":
@@ -108,7 +108,7 @@ def read_graph(path: str | Path) -> Graph:
 
 
 def standardise(series: Float[np.ndarray, "series time dim"]) -> Float[np.ndarray, "..."]:
-    """Standardise the series as the benchmark does before any method sees them.
+    """Standardise the series like the benchmark, which does so for all methods.
 
     Missing values become 0, then every variable gets one mean and one standard deviation over all
     series and times. Float64, so that a constant variable stays exactly constant.

@@ -1,4 +1,4 @@
-"""Figure of the results: what every graph scored, method by method."""
+"""Figure of the results: the score of every graph, method by method."""
 
 import math
 from collections import defaultdict
@@ -16,7 +16,7 @@ from .runner import BENCHMARK
 def draw(store: Store, directory: Path, *, labels: str = "corrected") -> list[Path]:
     """Draw one picture per tier: AUROC of every graph (dots) and its mean (bar), by category.
 
-    The dashed line is the guess that every variable drives itself and nothing else, if it was run.
+    The dashed line is the guess that every variable drives only itself, if that was run.
 
     **Raises:** `ValueError` if there are no results.
     """

@@ -1,7 +1,7 @@
 """The benchmark's categories, generated: new series of the simple and coupled tiers from a seed.
 
 The climate tier is not generated. Its ENSO model is a seasonal regression on observed indices, its
-ocean-atmosphere model a spectral one of 36 modes whose tensor a package of its own assembles; both
+ocean-atmosphere model a spectral one of 36 modes whose tensor is assembled by another package. Both
 are read from the published files.
 """
 
@@ -31,16 +31,16 @@ def write(
 ) -> Iterator[Path]:
     """Write graphs as `.npz`, one by one, and yield their paths.
 
-    A category that the folder holds already, with the same settings, is not computed again.
+    A category that the folder already holds, with the same settings, is not computed again.
 
     **Arguments:**
 
     - `categories`: names in `RECIPES`.
-    - `n_graphs`: per category. The simple tier has 59 systems at most.
-    - `seed`: with the names of category and graph it fixes every random number.
-    - `n_series`: per graph.
-    - `n_nodes`: per network of the coupled tier.
-    - `note`: is told what was left out and why.
+    - `n_graphs`: number per category. The simple tier has at most 59 systems.
+    - `seed`: with the names of category and graph it determines every random number.
+    - `n_series`: number per graph.
+    - `n_nodes`: number per network of the coupled tier.
+    - `note`: called with messages on what is omitted and why.
 
     **Raises:** `ValueError` for an unknown category, or if the folder holds such a graph of another
     seed or number of series.
@@ -71,7 +71,7 @@ def _write_category(folder: Path, category: str, settings: dict, note: Note) -> 
         path = folder / f"{name}.npz"
         if path.exists():
             _check_same(path, arrays)
-        # Renaming is atomic: a run that is stopped leaves no half file.
+        # Renaming is atomic: a stopped run leaves no half file.
         part = folder / f".{name}.part"
         with part.open("wb") as file:
             np.savez(file, **arrays)
@@ -87,7 +87,7 @@ def _check_same(path: Path, arrays: Arrays) -> None:
             found = file[key].item() if key in file else None
             if found != arrays[key]:
                 raise ValueError(
-                    f"{path} exists with {key} = {found}, not {arrays[key]}; take another folder."
+                    f"{path} exists with {key} = {found}, not {arrays[key]}; use another folder."
                 )
 
 

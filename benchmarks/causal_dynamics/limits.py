@@ -1,4 +1,4 @@
-"""The best scores that are possible: computed, since labels and data do not always agree."""
+"""The best possible scores, which are below 1 where labels and data disagree."""
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -19,15 +19,15 @@ from .trajectories import corrected_graph, published_graph, systems_with_jacobia
 Adjacency = Bool[np.ndarray, "source target"]
 # Harmonics of the calendar year in the model that made the ENSO series.
 HARMONICS = 2
-# −log p from which on an edge of that model counts as found.
+# Smallest −log p at which an edge of that model counts as found.
 SURE = -np.log(0.05)
 
 
 def copies(edges: Adjacency) -> Int[np.ndarray, " node"]:
-    """Return one number per group of nodes that hold the same state.
+    """Return one number per group of nodes with the same state.
 
-    A node with a single parent is a linear image of its parent, and the parent of the node: all
-    such neighbours carry one state in different coordinates, and data do not say which came first.
+    A node with a single parent is a linear image of its parent, and vice versa: all such neighbours
+    are one state in different coordinates, and data do not show which came first.
     """
     group = np.arange(len(edges))
     for child in np.flatnonzero(edges.sum(axis=0) == 1):
@@ -36,7 +36,7 @@ def copies(edges: Adjacency) -> Int[np.ndarray, " node"]:
 
 
 def visible_edges(edges: Adjacency, hidden: int | None) -> Adjacency:
-    """Return the edges left when a node is hidden: its parents drive its children, since maps of
+    """Return the visible edges if a node is hidden: its parents drive its children, since maps of
     maps are maps.
     """
     if hidden is None:
@@ -58,9 +58,9 @@ def averaged(graph: Adjacency, group: Int[np.ndarray, " node"]) -> Float[np.ndar
 def best_ranking(
     network: networks.Network, *, hide: bool, past: bool = False
 ) -> tuple[np.ndarray, Adjacency]:
-    """Return scores of a ranking that knows all but the order within groups of `copies`, and the
-    labels they meet. With `past` it takes what comes first for the cause, as all methods do that
-    predict, and so turns the edges round whose causes lie in the future.
+    """Return scores of a ranking that knows everything except the order within groups of `copies`,
+    and the labels for them. With `past` it takes the earlier variable for the cause, like all
+    methods based on prediction, and so reverses edges whose causes lie in the future.
     """
     edges, labels = networks.without_self_loops(network), networks.summary(network)
     hidden = networks.hidden_variable(labels, tier="coupled") if hide else None
@@ -77,8 +77,8 @@ def best_ranking(
 def coupled_limit(
     category: str, *, n_graphs: int, n_nodes: int, seed: int = 0, past: bool = False
 ) -> list[float]:
-    """Mean AUROC, AUPRC and errors of the best ranking, and the first two of self-edges, over
-    random networks.
+    """Return mean AUROC, AUPRC and errors of the best ranking, and AUROC and AUPRC of self-edges,
+    over random networks.
     """
     recipe, found = RECIPES[category], []
     for index in range(n_graphs):
@@ -93,20 +93,20 @@ def coupled_limit(
 
 
 def up_to_coordinates(labels: Adjacency, *, own: float = 0.0) -> Float[np.ndarray, "node node"]:
-    """The best ranking of edges among variables that one hidden variable drives, all of them.
+    """Return the best ranking of edges among variables that are all driven by one hidden variable.
 
-    In x' = f(x, y, z), y' = g(x, y, z) any other coordinate of the hidden z serves as well: with
-    f itself for z, x' = z depends on neither x nor y. Data show the relation of x, y, x' and y'
-    that is left when z is eliminated: which sources act, not on what. A positive `own` breaks these
-    ties by the guess that variables act on themselves rather than on others.
+    In x' = f(x, y, z), y' = g(x, y, z) any other coordinate can replace the hidden z: with f itself
+    as z, x' = z depends on neither x nor y. Data show the relation of x, y, x' and y' that remains
+    when z is eliminated: which sources act, not on what. A positive `own` breaks these ties by the
+    guess that variables act on themselves rather than on others.
     """
     return labels.any(axis=1, keepdims=True) * (1 + own * np.eye(len(labels)))
 
 
 def hidden_limits() -> dict[str, list[float]]:
-    """Return the limits of `coupled_limit` over the systems of simple/confounder with their right
-    graphs: by what data can show; by this and the guess that own effects are more common; by this
-    and the frequencies of the edges in all other systems that show the same.
+    """Return the limits of `coupled_limit` over the systems of simple/confounder with their correct
+    graphs: from what data can show; from this and the guess that own effects are more common; from
+    this and the frequencies of the edges in all other systems that show the same.
     """
     whole, parts = [], []
     for name in systems_with_jacobian():
@@ -134,8 +134,8 @@ def _frequencies(labels: Adjacency, among: list[Adjacency]) -> Float[np.ndarray,
 
 
 def seasonal_regression(x: Float[np.ndarray, "time dim"], *, period: float = 12):
-    """Return scores [source, target] by the linear model with a seasonal cycle that made the ENSO
-    series: −log p of the F-test that a source acts at no season.
+    """Return scores [source, target] by the kind of model that made the ENSO series, linear with a
+    seasonal cycle: −log p of the F-test that a source acts in no season.
     """
     n, dim = len(x) - 1, x.shape[1]
     phase = 2 * np.pi * np.arange(n)[:, None] / period * np.arange(1, HARMONICS + 1)
@@ -146,7 +146,7 @@ def seasonal_regression(x: Float[np.ndarray, "time dim"], *, period: float = 12)
 
 
 def seen(labels: Adjacency, varies: Bool[np.ndarray, " node"]) -> Float[np.ndarray, "node node"]:
-    """The right graph where data can show it; edges from and to a constant share their mean."""
+    """Return the correct graph where data can show it; edges of constants share their mean."""
     known = varies[:, None] & varies[None]
     return np.where(known, labels, 0.0 if known.all() else labels[~known].mean())
 
@@ -167,13 +167,13 @@ def law_table(*, n_graphs: int, n_nodes: int, seed: int = 0) -> str:
 
 
 def _cells(limit: Sequence[float]) -> list[str]:
-    """Return AUROC, AUPRC, errors, and perhaps the first two of self-edges."""
+    """Return AUROC, AUPRC, errors, and if given AUROC and AUPRC of self-edges."""
     return [tables.number(value, 1 if k == 2 else 3) for k, value in enumerate(limit)]
 
 
 def data_table(files: Iterable[Path]) -> str:
-    """Mean scores of the right graph against the labels of these files, of what is left of it where
-    variables are constant, and of the true kind of model fitted to the series of ENSO.
+    """Return mean scores against the labels of these files: of the correct graph, of the correct
+    graph without edges of constant variables, and of the true kind of model fitted to ENSO series.
     """
     rows: dict[tuple[str, str], list[Sequence[float]]] = {}
     for file in files:
@@ -216,7 +216,7 @@ def _beside_guess(scores, labels) -> list[float]:
 
 
 def _judged(scores, labels, least: float = 0.5) -> list[float]:
-    """Return scores of a ranking, and errors in ten series of what is above the least."""
+    """Return scores of a ranking, and errors in ten series of edges with scores above `least`."""
     return [*_ranked(scores, labels), 10.0 * np.sum((scores > least) != labels)]
 
 

@@ -18,23 +18,23 @@ from .settings import Settings
 
 
 def allones(series: Sequence[np.ndarray], dt: float, settings: Settings, *, key):
-    """Anchor: everything drives everything."""
+    """Return an anchor: everything drives everything."""
     return [_guess(np.ones(2 * x.shape[1:])) for x in series]
 
 
 def empty(series: Sequence[np.ndarray], dt: float, settings: Settings, *, key):
-    """Anchor: nothing drives anything, which makes few errors in a sparse graph."""
+    """Return an anchor: nothing drives anything, which makes few errors in a sparse graph."""
     return [_guess(np.zeros(2 * x.shape[1:])) for x in series]
 
 
 def selfedges(series: Sequence[np.ndarray], dt: float, settings: Settings, *, key):
-    """Anchor: every variable drives itself and nothing else."""
+    """Return an anchor: every variable drives itself and nothing else."""
     return [_guess(np.eye(x.shape[1])) for x in series]
 
 
 def penalised(name: str) -> Method:
-    """A method of the library with one coefficient, which `settings.toml` holds: the one that ranks
-    the edges of Lorenz84 best against its published labels, as the paper chooses it.
+    """A method of the library with one coefficient from `settings.toml`: as in the paper, the one
+    that best ranks the edges of Lorenz84 against its published labels.
     """
 
     @blind_to_constants
@@ -52,7 +52,7 @@ def penalised(name: str) -> Method:
 
 
 def single_coefficient(name: str, coefficient: float | None):
-    """The method with this coefficient (its default if None) and no path."""
+    """Return the method with this coefficient (its default if None), without a path."""
     import ndde_jax as ndde
 
     kinds = {
@@ -69,7 +69,7 @@ def single_coefficient(name: str, coefficient: float | None):
 
 
 def quick_path(name: str, windows, grid: Sequence[float], *, key):
-    """The method's path along a grid of coefficients, judged by short refits."""
+    """Return the method's path along a grid of coefficients, judged by short refits."""
     import ndde_jax as ndde
 
     refit = ndde.fitting.StrengthConfig(restarts=1, steps=25, folds=3, fold_steps=8)
@@ -79,8 +79,8 @@ def quick_path(name: str, windows, grid: Sequence[float], *, key):
 
 
 def truth_free(name: str) -> Method:
-    """Return a method with the coefficient that `SweptGraphs.select` takes from a grid: the largest
-    whose refitted graph predicts held-out blocks as well as the best, up to one standard error.
+    """Return a method with the coefficient that `SweptGraphs.select` chooses from a grid: the
+    largest whose refitted graph predicts held-out blocks within one standard error of the best.
     """
 
     @blind_to_constants
@@ -112,13 +112,13 @@ def l0ndde(series: Sequence[np.ndarray], dt: float, settings: Settings, *, key):
 
 @blind_to_constants
 def strength(series: Sequence[np.ndarray], dt: float, settings: Settings, *, key):
-    """Refitted signal strengths: what leaving an input out costs, and the default rule on it."""
+    """Refitted signal strengths, the cost of omitting an input, with the default rule."""
     import ndde_jax as ndde
 
     def one(x, key):
         found = ndde.signal_strengths(_windows(x, dt, settings), key=key)
-        # A monotone map into (-1, 1) with 1/2 at the typical price of an edge: the benchmark's own
-        # scorer counts an edge from 1/2 on.
+        # A monotone map into (-1, 1) with 1/2 at the typical price of an edge, since the
+        # benchmark's own scorer counts edges with scores of at least 1/2.
         value = np.asarray(found.value)
         scores = value / (np.abs(value) + np.median(found.threshold))
         return _prediction(scores, found.kept(), OK if np.isfinite(value).all() else "refused")
@@ -129,8 +129,8 @@ def strength(series: Sequence[np.ndarray], dt: float, settings: Settings, *, key
 
 @blind_to_constants
 def splines(series: Sequence[np.ndarray], dt: float, settings: Settings, *, key):
-    """Best subsets of spline regressions: an L0 search without networks, in seconds for thirty
-    candidate inputs per target, where `strength` takes minutes.
+    """Best subsets of spline regressions: an L0 search without networks. Thirty candidate inputs
+    per target take seconds, and minutes with `strength`.
     """
     import ndde_jax as ndde
 
@@ -140,14 +140,14 @@ def splines(series: Sequence[np.ndarray], dt: float, settings: Settings, *, key)
 
 @blind_to_constants
 def discover(series: Sequence[np.ndarray], dt: float, settings: Settings, *, key):
-    """The library's front door with its defaults, on the candidate lags of the settings."""
+    """`discover` with its defaults, on the candidate lags of the settings."""
     import ndde_jax as ndde
 
     def one(x, key):
         found = ndde.discover(x, dt=dt, lags=settings.lags, key=key)
         scores, graph = found.source_scores, found.graph.any(axis=2)
-        # A monotone map with 1/2 between what is kept and what is not, as far as one exists: the
-        # benchmark's own scorer counts an edge from 1/2 on.
+        # A monotone map with 1/2 between kept and dropped edges if possible, since the benchmark's
+        # own scorer counts edges with scores of at least 1/2.
         least = min(scores[graph].min(initial=np.inf), scores.max())
         return Prediction(scores / (np.abs(scores) + max(least, 1e-12)), graph, OK)
 
@@ -167,7 +167,7 @@ def regression(regress: Callable) -> Method:
 
 @blind_to_constants
 def pcmci_plus(series: Sequence[np.ndarray], dt: float, settings: Settings, *, key):
-    """Conditional independence tests of tigramite, which knows nothing of rates."""
+    """Conditional independence tests of tigramite, on levels instead of rates."""
     return [_prediction(*peers.pcmci_plus(x, settings.lags), OK) for x in series]
 
 
@@ -197,8 +197,8 @@ def _windows(x, dt, settings):
 
 
 def _prediction(scores, graph, status) -> Prediction:
-    """Return a prediction [source target] from [source target lag]: the strongest lag counts for
-    the pair.
+    """Return a prediction [source target] from [source target lag], by the strongest lag of each
+    pair.
     """
     return Prediction(np.asarray(scores).max(axis=-1), np.asarray(graph).any(axis=-1), status)
 

@@ -8,7 +8,7 @@ climate/coupled_atmos_ocean/data/ESM_N10_T1000.nc
 climate/coupled_enso_modes/data/AO_N10_T1000.nc
 ```
 
-The folder says what a file holds; the files themselves say neither orientation nor sampling step.
+The folder determines the content; the files state neither orientation nor sampling interval.
 """
 
 import re
@@ -26,14 +26,14 @@ _COUPLED = re.compile(
     r"_confounder=(?P<confounder>\w+)_standardize=(?P<standardize>\w+)_timelag=(?P<timelag>\d+)"
 )
 _CLIMATE = {"coupled_atmos_ocean": "maooam", "coupled_enso_modes": "enso"}
-# Rows of the matrices of these are targets; of all others, sources.
+# Rows of these matrices are targets; those of all others are sources.
 _TARGETS_FIRST = ("simple", "maooam")
 _DT_CLIMATE = {"maooam": 500.0, "enso": 1 / 12}  # model time units, years
 
 
 @dataclass(frozen=True)
 class Place:
-    """The parts of a file's path. `system` is the name its file begins with."""
+    """The parts of a file's path; `system` is the beginning of the file's name."""
 
     tier: str
     category: str
@@ -43,7 +43,7 @@ class Place:
 
 @dataclass(frozen=True)
 class Contents:
-    """A file's series and labels; `corrected` is None where they are not known."""
+    """A file's series and labels; `corrected` is None if unknown."""
 
     series: Float[np.ndarray, "series time dim"]
     dt: float
@@ -52,17 +52,17 @@ class Contents:
 
 
 def find(directory: str | Path) -> list[Path]:
-    """Return all `.nc` files in folders called `data` (results of the benchmark lie in others)."""
+    """Return all `.nc` files in folders called `data`; others hold results of the benchmark."""
     return sorted(f for f in Path(directory).resolve().rglob("*.nc") if f.parent.name == "data")
 
 
 def place(path: str | Path) -> Place:
     """Return the tier, category and a name that is unique in the published tree.
 
-    Categories are those of the paper's table where a folder belongs to one: noise 2, and one change
-    at a time. Others say what they are, e.g. `simple/noise0.5+confounder`.
+    If possible, the category is one of the paper's table: noise 2, and one change at a time. Others
+    get a descriptive name, e.g. `simple/noise0.5+confounder`.
 
-    **Raises:** `ValueError` if the folder is none of the published ones.
+    **Raises:** `ValueError` if the folder is not one of the published ones.
     """
     path = Path(path).absolute()
     folder = path.parent.parent.name if path.parent.name == "data" else path.parent.name
@@ -82,7 +82,7 @@ def place(path: str | Path) -> Place:
         category = _changes(match, "confounder")
         return Place("simple", f"simple/{category}", f"simple_{category}_{system}", system)
     raise ValueError(
-        f"{path}: the folder {folder!r} is none of CausalDynamics. Expected "
+        f"{path}: the folder {folder!r} is not one of CausalDynamics. Expected "
         "noise=..._confounder=..., coupling=..._noise=..., or one of the climate tier, and in it a "
         "folder 'data'; keep the published tree."
     )
@@ -98,9 +98,9 @@ def _changes(match: re.Match, *names: str) -> str:
 def read(path: str | Path) -> Contents:
     """Read one file.
 
-    Where nodes have several components, the first is taken, as the benchmark does. The labels are
-    the summary graph if there is one. Corrected labels of the simple tier come from the equations;
-    nothing is known to be wrong with those of the others.
+    If nodes have several components, the first is used, as in the benchmark. The labels are the
+    summary graph if there is one. Corrected labels of the simple tier come from the equations; no
+    errors are known in the labels of the other tiers.
 
     **Raises:** `ValueError` if the file is not as published; `ImportError` without xarray.
     """
@@ -144,7 +144,7 @@ def _check_dims(path, array, expected: tuple[str, ...]) -> None:
 
 
 def _true_graph(system: str, kept: np.ndarray) -> Bool[np.ndarray, "source target"] | None:
-    """The graph of the variables that are left, by their numbers before one was hidden."""
+    """Return the graph of the remaining variables, by their numbers before one was hidden."""
     from .trajectories import corrected_graph, systems_with_jacobian
 
     if system not in systems_with_jacobian():
@@ -160,5 +160,5 @@ def _dt(where: Place) -> float:
     from .trajectories import SAMPLES_PER_PERIOD, flow, systems_with_jacobian
 
     if where.system not in systems_with_jacobian():
-        raise ValueError(f"{where.system} is no system of dysts, so its sampling step is unknown.")
+        raise ValueError(f"{where.system} is not a dysts system; its sampling step is unknown.")
     return flow(where.system).period / SAMPLES_PER_PERIOD

@@ -1,7 +1,7 @@
-"""Networks of the coupled tier: graph laws, static maps, and the labels published for them.
+"""Networks of the coupled tier: graph laws, static maps, and the published labels.
 
-Only nodes without parents move by themselves. Every other node is, at each time, a sum of linear
-(or activated) maps of the three components of its parents.
+Only nodes without parents have dynamics. Every other node is, at each time, a sum of linear (or
+activated) maps of the three components of its parents.
 """
 
 from collections.abc import Sequence
@@ -30,7 +30,7 @@ class Network:
 
     `lagged` is None without a time lag. With one, there are two blocks of nodes: the nodes now, and
     the same nodes one lag *later*; `regular` edges start in the first, `lagged` edges in the
-    second. This is how the benchmark does it, so its lagged causes lie in the future.
+    second. As in the benchmark, lagged causes therefore lie in the future.
     """
 
     regular: Adjacency
@@ -45,9 +45,7 @@ class Network:
 
     @property
     def parentless(self) -> Bool[np.ndarray, "block_node"]:
-        """A mask of the nodes without parents in their own block, which take their values from
-        outside.
-        """
+        """A mask of the nodes without parents in their own block, whose values are inputs."""
         blocks = [self.regular] if self.lagged is None else [self.regular, self.lagged]
         return np.concatenate([~block.any(axis=0) for block in blocks])
 
@@ -55,7 +53,7 @@ class Network:
 def random_network(
     n_nodes: int, rng: np.random.Generator, *, confounded: bool = False, lagged: bool = False
 ) -> Network:
-    """A graph of `random_graph`, edges with a lag by chance, and standard normal weights."""
+    """Return a graph of `random_graph`, random edges with a lag, and standard normal weights."""
     regular = random_graph(n_nodes, rng, confounded=confounded)
     late = rng.random((n_nodes, n_nodes)) < LAG_EDGE_PROBABILITY if lagged else None
     n_sources = n_nodes * (2 if lagged else 1)
@@ -64,16 +62,16 @@ def random_network(
 
 
 def random_graph(n_nodes: int, rng: np.random.Generator, *, confounded: bool = False) -> Adjacency:
-    """A random directed acyclic graph; edges point from later nodes to earlier ones.
+    """Return a random directed acyclic graph; edges point from later nodes to earlier ones.
 
-    Three nodes: one of the trees (or, confounded, of all connected graphs) with a single sink,
+    Three nodes: one of the trees (if confounded, of all connected graphs) with a single sink,
     equally likely. Otherwise a growing network: each new node drives one earlier node, chosen with
     probability proportional to its number of parents plus one (Krapivsky and Redner, *Phys. Rev. E*
-    63, 066123 (2001), without redirection); confounded, a second such tree is turned by 90 degrees
-    and laid over it.
+    63, 066123 (2001), without redirection). If confounded, the edges of a second such tree, rotated
+    by 90 degrees, are added.
     """
     if n_nodes < 2:
-        raise ValueError(f"a network needs two nodes at least; got {n_nodes}.")
+        raise ValueError(f"a network needs at least two nodes; got {n_nodes}.")
     if n_nodes == 3:
         graphs = ([(1, 0), (2, 0)], [(1, 0), (2, 1)], [(1, 0), (2, 0), (2, 1)])
         graph = np.zeros((3, 3), bool)
@@ -100,24 +98,24 @@ def propagated(
     activations: Int[np.ndarray, "series block_node"],
     standardise: bool = False,
 ) -> Float[np.ndarray, "series time node 3"]:
-    """The states of all nodes, from what parentless ones take from outside.
+    """Return the states of all nodes, from the inputs of nodes without parents.
 
     **Arguments:**
 
-    - `inputs`: states from outside; those of nodes that have parents are not read.
+    - `inputs`: states of nodes without parents; those of other nodes are ignored.
     - `activations`: index into `ACTIVATIONS` of every node, applied to each parent's part of the
         sum.
-    - `standardise`: give every input and every sum mean 0 and deviation 1 in time before it goes
-        on to children. A sum that is constant becomes 0 (the benchmark divides by 0 and fills in
-        0 for the node and all that depends on it when it evaluates).
+    - `standardise`: whether every input and every sum gets mean 0 and standard deviation 1 in time
+        before it is passed to children. A constant sum becomes 0 (the benchmark divides by 0, and
+        its evaluation replaces the node and all that depends on it by 0).
     """
     if standardise:
         inputs = _standardised(inputs)
     n_nodes = network.regular.shape[1]
     edges = network.edges
     states = np.where(network.parentless[:, None], inputs, 0.0)
-    # Later nodes drive earlier ones. Lagged edges may point anywhere: a source that is not yet
-    # computed counts with what it has from outside, or 0.
+    # Later nodes drive earlier ones. Lagged edges may point anywhere: a source that is not computed
+    # yet has its input, or 0.
     for index in reversed(range(len(edges))):
         parents = np.flatnonzero(edges[:, index % n_nodes])
         if parents.size == 0:
@@ -135,7 +133,7 @@ def propagated(
 
 
 def _standardised(x: Float[np.ndarray, "series time *rest"]) -> np.ndarray:
-    """Mean 0 and deviation 1 in time; zero where constant but for rounding."""
+    """Return values of mean 0 and deviation 1 in time; zero if constant up to rounding."""
     centred = x - x.mean(axis=1, keepdims=True)
     deviation = x.std(axis=1, ddof=1, keepdims=True)
     moving = deviation > 1e-12 * np.abs(x).max(axis=1, keepdims=True)
@@ -153,7 +151,7 @@ def sinusoids(
 
 
 def without_self_loops(network: Network) -> Adjacency:
-    """Return regular and lagged edges in one graph, which tells neither apart."""
+    """Return regular and lagged edges in one graph."""
     return network.edges.reshape(-1, *network.regular.shape).any(axis=0)
 
 
@@ -164,11 +162,11 @@ def summary(network: Network) -> Adjacency:
 
 
 def hidden_variable(published: Adjacency, *, tier: str) -> int | None:
-    """The variable that the benchmark hides to confound the others, if any.
+    """Return the variable that the benchmark hides to confound the others, if any.
 
-    It means to hide the first one with two children, and counts along the first axis of its
-    matrix. In the simple tier that axis holds targets. In the coupled tier it holds sources, so
-    there the first node with two *parents* goes.
+    The benchmark intends to hide the first variable with two children, and counts along the first
+    axis of its matrix. In the simple tier that axis holds targets. In the coupled tier it holds
+    sources, so there the first node with two *parents* is hidden.
     """
     raw = published.T if tier == "simple" else published
     counts = (raw & ~np.eye(len(raw), dtype=bool)).sum(axis=0)

@@ -15,8 +15,8 @@ OK = "ok"
 class Prediction(NamedTuple):
     """The prediction of a method for one series, [source, target].
 
-    `scores` rank the edges, NaN where the method failed; `graph` holds those it would keep;
-    `status` is `ok` or says what happened.
+    `scores` rank the edges, NaN where the method failed; `graph` holds the kept edges; `status` is
+    `ok` or the error.
     """
 
     scores: Float[np.ndarray, "source target"]
@@ -30,8 +30,8 @@ Method = Callable[..., list[Prediction]]
 def blind_to_constants(method: Method) -> Method:
     """Hide constant variables from a method and give them no edges.
 
-    A variable that never moves has no drift to learn and tells nothing about the others, and a fit
-    cannot standardise it. The climate tier has one.
+    A constant variable has no drift and no information about the others, and a fit cannot
+    standardise it. The climate tier has one.
     """
 
     @functools.wraps(method)
@@ -54,10 +54,10 @@ def blind_to_constants(method: Method) -> Method:
 
 
 def values(found):
-    """Return the worth of each edge of a spline search, or else of all lags of its source."""
+    """Return the strength of each edge of a spline search, or that of all lags of its source."""
     return np.maximum(found.value, np.asarray(found.source_value)[:, :, None])
 
 
 def outcome(found) -> str:
-    """Return `ok`, or `refused` for windows that a spline search would not take."""
+    """Return `ok`, or `refused` for windows that a spline search does not accept."""
     return OK if np.isfinite(found.risk).all() else "refused"

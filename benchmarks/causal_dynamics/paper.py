@@ -1,9 +1,10 @@
 """The paper's methods with the paper's settings, and readings of what it leaves open.
 
-Euler rates, the present state alone (the paper names no lags for this benchmark, and says that it
-holds SDEs rather than SDDEs), its zero rules, warm-up, patience and coefficients. What it leaves
-open is the unit of λ: a *reading* is a method, what its λ multiplies, and for L0-NDDE where gates
-start. Readings are methods of this benchmark, so its tables show them beside the published rows.
+Settings are Euler rates, the present state alone (the paper names no lags for this benchmark, and
+says that it has SDEs rather than SDDEs), the paper's zero rules, warm-up, patience and
+coefficients. The paper leaves the unit of λ open: a *reading* is a method, the factor of its λ, and
+for L0-NDDE the start of gates. Readings are methods of this benchmark, so its tables compare them
+with the published rows.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -15,8 +16,8 @@ from .settings import Settings
 
 # log_alpha before training.
 STARTS: Mapping[str, float] = {"undecided": 0.0, "one": 1.0, "open": 2.0}
-# What the library's λ of `unit="mean"` becomes, given dim (also the number of inputs): risk of a
-# target + λ / inputs · gates of the target.
+# Factor of the library's λ of `unit="mean"`, given dim (also the number of inputs), where the
+# objective is the risk of a target + λ / inputs · gates of the target.
 UNITS: Mapping[str, Callable[[int], float]] = {
     "sum": lambda dim: dim * dim,
     "target": lambda dim: dim,
@@ -32,8 +33,8 @@ OBJECTIVES: Mapping[str, str] = {
 
 
 def presets() -> dict[str, Method]:
-    """The four methods of the paper's table, and with its coefficient for dysts a fifth, which it
-    does not evaluate here; its NODE has none.
+    """The four methods of the paper's table, and a fifth with its coefficient for dysts, which the
+    paper does not evaluate here; its NODE has no coefficient.
     """
     return {
         "l0ndde_paper": _row(lambda ndde: ndde.L0NDDE.paper()),
@@ -48,7 +49,7 @@ def presets() -> dict[str, Method]:
 
 
 def readings() -> dict[str, Method]:
-    """Return the steps of each method in each unit; L0-NDDE from each start."""
+    """Return the readings of each method in each unit; for L0-NDDE, from each start."""
     found = {}
     for unit, scale in UNITS.items():
         for start, log_alpha in STARTS.items():
@@ -61,8 +62,8 @@ def readings() -> dict[str, Method]:
                 coefficient=50.0 * scale(dim), variant="weights", threshold=1e-8
             )
         )
-    # The weights of C-NODE as sigmoids, which the paper's words allow and its remark on their sizes
-    # does not; and gates whose plateau is judged by means of 50 steps.
+    # The weights of C-NODE as sigmoids, which the paper's words allow but its remark on their sizes
+    # does not; and gates whose plateau is judged on means of 50 steps.
     found["unit_cnode_mean_sigmoids"] = _row(
         lambda ndde: ndde.CNODE(coefficient=50.0, threshold=1e-8)
     )
@@ -80,8 +81,8 @@ def _l0ndde(scale: Callable[[int], float], log_alpha: float) -> Callable:
 
 
 def _row(make: Callable, **changes) -> Method:
-    """A method of `make`, from the library and the dimension if it asks for that. What follows
-    once the mask is frozen changes neither graph nor scores, and is left out.
+    """A method of `make`, from the library and, if it needs it, the dimension. Training after the
+    mask is frozen changes neither graph nor scores, and is omitted.
     """
 
     @blind_to_constants

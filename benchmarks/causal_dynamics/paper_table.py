@@ -1,4 +1,4 @@
-"""The paper's table: methods down, categories across, published rows beside our own."""
+"""The paper's table: methods down, categories across, with published rows and our own."""
 
 import math
 import tomllib
@@ -21,7 +21,7 @@ SERIES = 10
 
 
 class Cell(NamedTuple):
-    """A mean over graphs and the values it is the mean of, none for published ones."""
+    """A mean over graphs and its values, none for published means."""
 
     mean: float
     graphs: tuple[float, ...] = ()
@@ -31,9 +31,7 @@ Values = Mapping[tuple[str, str], Cell]  # by method and category
 
 
 def published(file: Path = PUBLISHED) -> tuple[list[str], dict[str, Values]]:
-    """Return categories in the paper's order, and its values of every score; methods carry a
-    mark.
-    """
+    """Return categories in the paper's order, and its values of every score; methods are marked."""
     text = tomllib.loads(file.read_text(encoding="utf-8"))
     categories = text["categories"]
     values = {
@@ -49,7 +47,7 @@ def published(file: Path = PUBLISHED) -> tuple[list[str], dict[str, Values]]:
 
 def own(store: Store, labels: str) -> dict[str, Values]:
     """Return the table for the methods in a store: joint scores, means over graphs (and seeds). SHD
-    is extrapolated to the ten series of the benchmark where fewer were done.
+    is extrapolated to the ten series of the benchmark if fewer were done.
     """
     found = {score: defaultdict(list) for score in SCORES}
     for rows in _pooled_rows(store).values():
@@ -97,7 +95,7 @@ def welch(first: Sequence[float], second: Sequence[float]) -> float:
         return math.nan
     if np.ptp(first) == np.ptp(second) == 0:
         return 1.0 if first[0] == second[0] else 0.0
-    # From their moments: of values that are nearly alike `ttest_ind` warns.
+    # From their moments, since `ttest_ind` warns about nearly equal values.
     moments = [(np.mean(v), np.std(v, ddof=1), len(v)) for v in (first, second)]
     return float(ttest_ind_from_stats(*moments[0], *moments[1], equal_var=False).pvalue)
 
@@ -112,8 +110,8 @@ def paper_table(
     """Return one block per score, published rows first; a star marks methods that differ from
     `reference` (Welch's t-test over graphs, p < 0.05).
 
-    Published rows are on the full benchmark against the labels as published; ours on the graphs of
-    this store. Ranks are among the rows shown, over the categories that all of them have.
+    Published rows are on the full benchmark against the labels as published; ours are on the graphs
+    of this store. Ranks are among the rows shown, over the categories that all of them have.
     """
     categories, theirs = published()
     ours = own(store, labels)

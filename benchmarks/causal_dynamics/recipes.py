@@ -9,7 +9,7 @@ import jax.random as jr
 import numpy as np
 
 NOISE = 2.0  # of 0, 0.5, 1, 1.5 and 2 in the published files, the one in the paper's table
-# Beyond this a series counts as blown up: sums of such still fit into single precision.
+# Beyond this a series counts as diverged: sums of such values still fit into single precision.
 LIMIT = 1e30
 
 Arrays = dict[str, np.ndarray]
@@ -39,7 +39,7 @@ RECIPES = {
 
 
 def file_of(category: str, seed: int, x: np.ndarray, published: np.ndarray, **more) -> Arrays:
-    """The arrays of a file; what all have in common, and more."""
+    """Return the arrays of a file: the common ones, and more."""
     arrays = {
         "x": x.astype(np.float32),
         "adjacency": published,
@@ -63,15 +63,15 @@ def without(index: int | None, *matrices: np.ndarray) -> list[np.ndarray]:
 
 
 def stream(seed: int, category: str, index: int | str) -> tuple[int, int, int]:
-    """Return the seed of one graph's random numbers, whatever else is generated beside it."""
+    """Return the seed of one graph's random numbers, which does not depend on other graphs."""
     return seed, zlib.crc32(category.encode()), zlib.crc32(str(index).encode())
 
 
 def key_of(stream: Sequence[int]):
-    """The JAX key that belongs to a `stream`."""
+    """The JAX key of a `stream`."""
     return functools.reduce(jr.fold_in, stream[1:], jr.key(stream[0]))
 
 
 def bounded(series: np.ndarray) -> bool:
     """Return whether a series stays below `LIMIT`."""
-    return bool((np.abs(series) < LIMIT).all())  # not a number is not smaller either
+    return bool((np.abs(series) < LIMIT).all())  # NaN is not smaller

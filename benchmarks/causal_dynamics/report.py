@@ -11,17 +11,17 @@ from .runner import BENCHMARK
 from .scoring import SCORES
 
 LABELS = ("corrected", "published")
-# Of the published benchmark, each of SERIES series.
+# Graphs of the published benchmark, each with SERIES series.
 ALL_GRAPHS, SERIES = 14_693, 10
 
 
 def table(store: Store, *, joint: bool = False, labels: Sequence[str] = LABELS) -> str:
-    """A Markdown table of categories and methods, and a line on statuses.
+    """Return a Markdown table of categories and methods, and a line on statuses.
 
     AUROC and AUPRC are means over series, then over graphs; with `joint`, the series of a graph
     share one ranking, as in the published tables. SHD is summed over the series of a graph, then
-    averaged over graphs. A graph whose truth is complete (or empty) under a label set is left out
-    of that set's columns, whose number of graphs is given. Failed series count as empty graphs.
+    averaged over graphs. A graph whose truth is complete or empty under a label set is excluded
+    from that set's columns, whose number of graphs is given. Failed series count as empty graphs.
     """
     rows = list(store.rows(BENCHMARK))
     groups = defaultdict(list)
@@ -42,8 +42,8 @@ def table(store: Store, *, joint: bool = False, labels: Sequence[str] = LABELS) 
 
 
 def cost(store: Store) -> str:
-    """Return the cost of the whole benchmark at the rates of these results, compilation included:
-    at the mean rate over categories, and at that of the slowest one.
+    """Return the cost of the whole benchmark extrapolated from these results, with compilation: at
+    the mean rate over categories, and at that of the slowest category.
     """
     seconds = defaultdict(lambda: defaultdict(list))
     for row in store.rows(BENCHMARK):
@@ -92,7 +92,7 @@ def _cells(rows: Iterable[Row], joint: bool, labels: Sequence[str]) -> list[str]
 
 
 def _per_graph(rows: Iterable[Row], metric: str) -> dict[tuple[str, int], float]:
-    """Mean over series of one metric, for every graph and seed."""
+    """Return the mean over series of one metric, for every graph and seed."""
     values = defaultdict(list)
     for row in rows:
         if row.metric == metric:

@@ -1,4 +1,4 @@
-"""Run methods over graphs: a task is one method on one graph, with all its series at once."""
+"""Run methods on graphs: a task is one method on one graph, with all its series together."""
 
 import dataclasses
 import functools
@@ -25,7 +25,7 @@ BENCHMARK = "causal_dynamics"
 
 @dataclass(frozen=True)
 class Task:
-    """One method on the series of one graph that are still to be done."""
+    """One method on the series of one graph that are not done yet."""
 
     path: Path
     graph: str
@@ -46,7 +46,7 @@ class Task:
 
     @property
     def settings_text(self) -> str:
-        """The settings of the category that the method is told."""
+        """The settings of the category for the method."""
         return self.settings.to_json()
 
     def without(self, done: set[Unit]) -> "Task":
@@ -73,12 +73,12 @@ def run(
 
     - `files`: the graphs, see `find_files`.
     - `methods`: names in `METHODS`.
-    - `series`: only the first so many series of every graph; all of them by default.
-    - `seed`: with the name of the graph it fixes every random number.
+    - `series`: number of series of every graph; all by default.
+    - `seed`: with the name of the graph it determines every random number.
     - `predictions`: folder for one `.npz` per graph with `preds` [series, source, target], `graph`
-        (the same, boolean) and the total `seconds`; a folder per method when there are several.
+        (the same, boolean) and the total `seconds`, in a folder per method if there are several.
     - `workers`: processes; 1 computes in this one.
-    - `retry_errors`: do series again whose status is an error.
+    - `retry_errors`: whether series whose status is an error are repeated.
 
     **Raises:** `ValueError` on an unknown method, or if the store holds results made with other
     settings.
@@ -116,7 +116,7 @@ def evaluate(task: Task) -> list[Record]:
 
 
 def killed(task: Task, status: str) -> list[Record]:
-    """Return records of a task that never ends but ends its process."""
+    """Return records of a task that ended its process every time."""
     graph = read_graph(task.path)
     return _records(task, graph, [_nothing(graph, status) for _ in task.series], 0.0)
 
@@ -172,7 +172,7 @@ def _write_predictions(task: Task, store: Store, folder: Path) -> None:
     arrays = [store.arrays(task.unit(series)) for series in task.series]
     units = {task.unit(series) for series in task.series}
     seconds = store.seconds(units)
-    # Renaming is atomic: a reader never meets half a file.
+    # Renaming is atomic: a reader never sees half a file.
     part = folder / f".{task.graph}.part.npz"
     np.savez(
         part,

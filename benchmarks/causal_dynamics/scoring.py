@@ -1,7 +1,7 @@
 """The benchmark's scores of one graph, with the library's metrics.
 
-A failed prediction (a score that is not finite) is scored as an empty graph, which is what the
-benchmark does; unlike there, its status stays beside it and tables count it.
+A failed prediction (a score that is not finite) is scored as an empty graph, as in the benchmark.
+Unlike there, its status is kept and tables count it.
 """
 
 from collections.abc import Mapping, Sequence
@@ -45,7 +45,7 @@ def individual_scores(
 def pooled_scores(
     predictions: Sequence[Prediction], labels: Mapping[str, Bool[np.ndarray, "source target"]]
 ) -> dict[str, float]:
-    """The joint scores of the benchmark's tables: all series of a graph in one ranking.
+    """Return the joint scores of the benchmark's tables: all series of a graph in one ranking.
 
     The SHD is summed over series.
     """

@@ -10,7 +10,7 @@ SETTINGS_FILE = Path(__file__).with_name("settings.toml")
 
 @dataclass(frozen=True)
 class Settings:
-    """The settings of a category that a method may be told. `settings.toml` explains the fields."""
+    """The settings of a category for methods. `settings.toml` explains the fields."""
 
     lags: tuple[int, ...]
     scheme: str
@@ -24,7 +24,7 @@ class Settings:
 
 
 def settings_for(category: str, file: str | Path = SETTINGS_FILE) -> Settings:
-    """The settings of one category such as `simple/noise`.
+    """Return the settings of one category, such as `simple/noise`.
 
     **Raises:** `ValueError` if the file names a setting that does not exist.
     """

@@ -16,14 +16,14 @@ from .trajectories import (
     systems_with_jacobian,
 )
 
-# A system is left out if so many times the number of series give too few finite ones.
+# A system is omitted if this multiple of the number of series gives too few finite ones.
 _ROUNDS = 5
 
 
 def graphs(
     category: str, recipe: Recipe, *, n_graphs: int, seed: int, n_series: int, note: Note
 ) -> Iterator[tuple[str, Arrays]]:
-    """Yield names and files of so many systems, in an order that the seed decides."""
+    """Yield names and files of the systems, in an order that depends on the seed."""
     names = systems_with_jacobian()
     order = np.random.default_rng(stream(seed, category, "order")).permutation(len(names))
     made = 0
@@ -76,7 +76,7 @@ def _simple_graph(name, category, recipe, seed, n_series, note) -> Arrays | None
 
 
 def _finite_series(name, key, n_series, recipe) -> tuple[np.ndarray, int]:
-    """The first finite series of those drawn, and how many were rejected before."""
+    """Return the first finite series, and the number of series rejected before."""
     kept, n_rejected = [], 0
     for attempt in range(_ROUNDS):
         keys = jr.split(jr.fold_in(key, attempt), n_series)

@@ -1,13 +1,13 @@
-"""Trajectories of dysts' systems, sampled and disturbed the way the benchmark does.
+"""Trajectories of dysts' systems, sampled and disturbed as in the benchmark.
 
 A start is dysts' initial condition times one uniform number, without burn-in. A series covers
 n_samples / 100 periods. Noise is a Wiener process of amplitude noise · start in each variable, so
-a variable that starts at zero has none; the disturbed path is computed on a grid of 50 points per
-sample, like dysts', and thinned in the frequency domain. Some variables are phases, which dysts
+a variable that starts at zero has none. The noisy path is computed on a grid of 50 points per
+sample, as in dysts, and thinned in the frequency domain. Some variables are phases, which dysts
 maps into a bounded range afterwards.
 
-Where the benchmark takes an implicit solver or a stochastic Runge-Kutta method of order 1, here it
-is the classical one of order 4 with a constant step, many series at once.
+The benchmark uses an implicit solver or a stochastic Runge-Kutta method of order 1. Here it is the
+classical method of order 4 with a constant step, for many series together.
 """
 
 import functools
@@ -26,16 +26,16 @@ from ndde_jax.systems import _dysts
 SAMPLES = 1000
 SAMPLES_PER_PERIOD = 100
 BATCH = 10
-# Steps per sample without noise: with dysts' 50, fast systems lose the sixth digit.
+# Steps per sample without noise; with the 50 of dysts, fast systems lose the sixth digit.
 _SUBSTEPS = 100
-# Points of the disturbed path per sample. dysts has 49.99, which makes a prime number of points.
+# Points of the noisy path per sample. dysts has 49.99, which gives a prime number of points.
 _FINE = 50
-# Samples computed beyond SAMPLES, so that time lags need no compilation of their own.
+# Samples computed beyond SAMPLES, so that time lags need no further compilation.
 _SPARE = 10
 
 
 class Flow(NamedTuple):
-    """The parts of a dysts system that the benchmark uses besides the equations."""
+    """The parts of a dysts system that the benchmark uses in addition to the equations."""
 
     start: Float[np.ndarray, "dim"]
     period: float
@@ -56,7 +56,7 @@ def systems_with_jacobian() -> tuple[str, ...]:
 
 @functools.cache
 def systems_for_roots() -> tuple[str, ...]:
-    """The systems that drive the coupled tier: all of three variables that JAX can trace."""
+    """The systems that drive the coupled tier: all with three variables that JAX can trace."""
     failing = _dysts.not_traceable()
     return tuple(name for name in _three_dimensional() if name not in failing)
 
@@ -70,11 +70,11 @@ def published_graph(
 ) -> Bool[np.ndarray, "source target"] | None:
     """Return where dysts' Jacobian is not zero at one point, at time 0, with every parameter 1.
 
-    This is how the benchmark finds its labels; later versions of it take the point (1.1, 1.2, 1.3).
+    The benchmark finds its labels in this way; later versions use the point (1.1, 1.2, 1.3).
     None if dysts has no Jacobian.
     """
     jacobian = getattr(_dysts._modules()[1], name)._jac
-    # Evaluated once: Numba, where it is there, would take a fifth of a second to compile it.
+    # Evaluated once: Numba, if installed, would take a fifth of a second to compile it.
     jacobian = getattr(jacobian, "py_func", jacobian)
     n_parameters = len(inspect.signature(jacobian).parameters) - len(point) - 1
     value = jacobian(*point, 0, *[1] * n_parameters)
@@ -109,7 +109,7 @@ def series_from(
     keys: Key[Array, "series"] | None = None,
     n_samples: int = SAMPLES,
 ) -> Float[np.ndarray, "series time dim"]:
-    """Return series from given starts, in double precision. One that blows up is not finite.
+    """Return series from given starts, in double precision. A series that diverges is not finite.
 
     Series are computed in batches of constant size, so that a system is compiled once. `keys` are
     needed for the noise.
@@ -128,8 +128,8 @@ def series_from(
 
 
 def _batches(keys):
-    """Yield keys in batches of one size, the last one filled up with its last key; with their
-    indices.
+    """Yield keys with their indices in batches of one size, the last one filled up with its last
+    key.
     """
     words = np.asarray(jr.key_data(keys))
     for first in range(0, len(words), BATCH):
@@ -197,20 +197,20 @@ def _solver(name: str, n_outputs: int, substeps: int) -> Callable:
 
 @functools.partial(jax.jit, static_argnums=1)
 def thinned(fine: Float[Array, "fine *rest"], n_samples: int) -> Float[Array, "time *rest"]:
-    """Return fewer samples of the same duration: higher frequencies are cut off, as SciPy's
-    `resample` does. The ends suffer, since it takes the path for periodic.
+    """Return fewer samples of the same duration: higher frequencies are cut off, as in SciPy's
+    `resample`. The ends are less accurate, since the path is treated as periodic.
     """
     n_fine = fine.shape[0]
     spectrum = jnp.fft.rfft(fine, axis=0)[: n_samples // 2 + 1]
     if n_samples % 2 == 0 and n_samples < n_fine:
-        spectrum = spectrum.at[-1].multiply(2)  # the highest frequency stands for its mirror image
+        spectrum = spectrum.at[-1].multiply(2)  # the highest frequency includes its mirror image
     return jnp.fft.irfft(spectrum, n_samples, axis=0) * (n_samples / n_fine)
 
 
 @functools.partial(jax.jit, static_argnums=2)
 def _wiener(keys, step, n_steps):
     """Return increments of Wiener processes [time dim series], each from its own key."""
-    # Single precision is enough for random numbers and faster, as is turning them afterwards.
+    # Single precision is enough for random numbers and faster, as is transposing them afterwards.
     draw = jax.vmap(lambda key: jr.normal(key, (n_steps, 3), jnp.float32))
     return jnp.sqrt(step) * jnp.moveaxis(draw(keys), 0, -1).astype(jnp.float64)
 
@@ -242,5 +242,5 @@ def _postprocessed(name: str, series: np.ndarray) -> np.ndarray:
     bound = getattr(system, "_postprocessing", None)
     if bound is None:
         return series
-    with np.errstate(invalid="ignore"):  # of series that blew up
+    with np.errstate(invalid="ignore"):  # of series that diverged
         return np.stack(bound(*np.moveaxis(series, -1, 0)), axis=-1)

@@ -1,4 +1,4 @@
-"""The paper's choice of a coefficient: the one that ranks the edges of one graph best."""
+"""The paper's choice of a coefficient: the one that best ranks the edges of one graph."""
 
 import dataclasses
 from pathlib import Path
@@ -15,11 +15,11 @@ from .settings import settings_for
 
 
 def tune(method: str, file: Path, *, series: int | None = None, seed: int = 0) -> str:
-    """A Markdown table of coefficients and mean AUROC per series, and the best of them.
+    """Return a Markdown table of coefficients and mean AUROC per series, and the best coefficient.
 
-    Against the published labels, as the paper tunes, and the corrected ones where they can be
-    ranked. Of equally good coefficients the smallest is best, since ties come from rankings that
-    stay the same while the graph empties.
+    Scores are against the published labels, as in the paper, and the corrected ones if they can be
+    ranked. The smallest of equally good coefficients is best, since ties come from rankings that
+    stay the same while the graph becomes empty.
 
     **Raises:** `ValueError` if the method does not exist or the file does not.
     """

@@ -1,4 +1,4 @@
-"""Readings of the paper's objective beside the rows that it published."""
+"""Readings of the paper's objective, compared with its published rows."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -9,13 +9,13 @@ from benchmarks._store import Store
 from .paper import OBJECTIVES, readings
 from .paper_table import MARK, Values, own, published
 
-# Which published row a reading is compared with.
+# The published row with which a reading is compared.
 _ROWS = {"l0ndde": "L0-NDDE", "agl": "AGL", "cnode": "C-NODE"}
 
 
 def readings_table(store: Store) -> str:
     """Return readings below the published row that they might explain: SHD per ten series and joint
-    AUROC against labels as published, and by how many doublings SHD is off in the mean.
+    AUROC against labels as published, and the mean distance of SHD in doublings.
 
     **Raises:** `ValueError` if there are no readings.
     """
@@ -62,7 +62,7 @@ def _line(
 
 
 def _off(values: Mapping[str, Values], name: str, row: str) -> float:
-    """Mean |log₂| of SHD over the published one; an SHD of 0 counts as 1."""
+    """Return the mean |log₂| of SHD over the published one; an SHD of 0 counts as 1."""
     _, theirs = published()
     pairs = [
         (cell.mean, theirs["shd"][f"{row} {MARK}", category].mean)

@@ -1,1 +1,1 @@
-"""Accuracy of the simulator on problems of others: error and order of every solver."""
+"""Accuracy of the simulator on published problems: error and order of every solver."""

@@ -13,10 +13,10 @@ from benchmarks._store import Store
 from .problems import PROBLEMS
 from .runner import ADAPTIVE, BENCHMARK, CONSTANT, TOLERANCES, choose, run
 
-# Errors below, where rounding and the reference itself may show, need no order; below the second
-# none is shown.
+# Below the first error, rounding and errors of the reference may matter, so the order is not
+# tested; below the second no order is shown.
 FLOOR, SHOWN = 1e-9, 1e-11
-# How far an order may lie below its own, and an error above its tolerance.
+# Largest deficit of a measured order, and largest ratio of an error to its tolerance.
 SLACK, MANY = 0.5, 1000.0
 
 
@@ -28,7 +28,7 @@ def main(arguments: list[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.simulator")
     actions = parser.add_subparsers(required=True, metavar="run|table")
-    running = actions.add_parser("run", help="solve and compare; resumes what was left")
+    running = actions.add_parser("run", help="solve and compare; resumes a stopped run")
     running.set_defaults(action=_run)
     running.add_argument("--out", type=Path, required=True, metavar="FILE", help="SQLite results")
     running.add_argument("--method", choices=[*CONSTANT, *ADAPTIVE], help="one solver; all")

@@ -1,4 +1,4 @@
-"""Problems of others, and their solutions by SciPy or in closed form.
+"""Published problems, and their solutions by SciPy or in closed form.
 
 A rate is written once, for NumPy and for JAX: `rate(xp, t, x, lagged)` returns a list of
 derivatives, `x` is a state and `lagged` one state per delay.
@@ -14,20 +14,20 @@ import scipy.integrate
 
 # Output times of every problem, equally spaced.
 OUTPUTS = 10
-# Sums of so many delays end the pieces of a reference.
+# Largest number of delays in a sum that ends a piece of a reference.
 DEPTH = 7
 
 
 @dataclass(frozen=True)
 class Problem:
-    """A delay equation from a source, with what a benchmark has to know of it.
+    """A delay equation from a source, with its properties for the benchmark.
 
-    - `delays`: constants, or `delays(xp, t, x)` where they depend on time or state.
+    - `delays`: constants, or `delays(xp, t, x)` if they depend on time or state.
     - `history`: constants or `history(xp, t)`, a list either way.
-    - `start`: the state at the start where it is not the end of the history.
+    - `start`: the state at the start if it is not the end of the history.
     - `jumps`: times at which the rate jumps.
-    - `steps`: of the coarser of two runs with constant steps; 0 for stiff problems, which only an
-        implicit solver with steps of its own choice gets.
+    - `steps`: number of steps of the coarser of two runs with constant steps; 0 for stiff problems,
+        which are solved only by an adaptive implicit solver.
     - `exact`: the solution in closed form, `exact(t)`.
     """
 
@@ -44,12 +44,12 @@ class Problem:
 
     @property
     def constant(self) -> bool:
-        """A flag: the delays are constants."""
+        """Whether the delays are constants."""
         return not callable(self.delays)
 
     @property
     def stiff(self) -> bool:
-        """A flag: the problem needs an implicit solver."""
+        """Whether the problem needs an implicit solver."""
         return self.constant and not self.steps
 
     def past(self, xp, t):
@@ -68,10 +68,10 @@ class Problem:
 
 
 def reference(problem: Problem) -> np.ndarray:
-    """The solution at the output times, `[output dim]`: closed, or piece by piece by SciPy.
+    """Return the solution at the output times, `[output dim]`: closed, or piecewise by SciPy.
 
-    DOP853, or Radau where it is stiff, from one sum of delays to the next, in pieces no longer than
-    the shortest delay, which read the pieces before them by their own dense output.
+    DOP853, or Radau for stiff problems, from one sum of delays to the next, in pieces no longer
+    than the shortest delay, which evaluate earlier pieces by their dense output.
     """
     if problem.exact is not None:
         return np.stack([np.atleast_1d(problem.exact(t)) for t in problem.times])
@@ -129,8 +129,8 @@ def _ends(problem: Problem) -> list[float]:
 
 
 def _free_reference(problem: Problem) -> np.ndarray:
-    """Return the solution where delays depend on time and state: steps of DOP853, each shorter than
-    the delays.
+    """Return the solution if delays depend on time or state: steps of DOP853, each shorter than the
+    delays.
     """
     pieces: list = []
 
@@ -155,7 +155,7 @@ def _free_reference(problem: Problem) -> np.ndarray:
     return np.stack([past(t) for t in problem.times])
 
 
-# Where parameters are not those of the source, it says "after". DDETST: Enright & Hayashi, "The
+# "after" marks parameters that differ from those of the source. DDETST: Enright & Hayashi, "The
 # evaluation of numerical software for delay differential equations" (1997). DDEPL:
 # DDEProblemLibrary.jl of SciML. HNW: Hairer, Nørsett & Wanner, Solving Ordinary Differential
 # Equations I, II.17. DDE23: Shampine & Thompson, Appl. Numer. Math. 37 (2001), and its tutorial.

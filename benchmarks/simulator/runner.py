@@ -1,4 +1,4 @@
-"""Solve every problem with every solver, at two sizes of the step or of the tolerance."""
+"""Solve every problem with every solver, at two step sizes or tolerances."""
 
 import dataclasses
 import fnmatch
@@ -29,7 +29,7 @@ CONSTANT = {
 }
 ADAPTIVE = {"adaptive Tsit5": diffrax.Tsit5, "adaptive Kvaerno5": diffrax.Kvaerno5}
 TOLERANCES = (1e-5, 1e-7)
-# Steps in memory of an adaptive solver.
+# Number of steps that an adaptive solver keeps in memory.
 CAPACITY = 1024
 
 
@@ -73,7 +73,7 @@ class Task:
 
 
 def choose(only: str | None = None, limit: int | None = None) -> list[str]:
-    """Return problems by text or shell pattern, at most so many.
+    """Return problems by text or shell pattern, at most `limit`.
 
     **Raises:** `ValueError` if nothing is left.
     """
@@ -112,12 +112,12 @@ def run(
 
 @functools.cache
 def known(name: str) -> np.ndarray:
-    """The reference of a problem, once a process."""
+    """Return the reference of a problem, computed once per process."""
     return reference(PROBLEMS[name])
 
 
 def evaluate(task: Task) -> list[Record]:
-    """Compute one task: the larger of the two errors, the smaller, and the order between them."""
+    """Compute one task: the errors at the coarser and at the finer steps, and the order."""
     problem, start, metrics, status = PROBLEMS[task.problem], time.perf_counter(), {}, "ok"
     try:
         with jax.enable_x64(True):
@@ -141,7 +141,7 @@ def evaluate(task: Task) -> list[Record]:
     return [Record(task.unit, metrics, status, time.perf_counter() - start)]
 
 
-# Functions that are the same make the same program.
+# The same function gives the same compiled program.
 @functools.cache
 def _rate(problem: Problem):
     return lambda t, x, lagged, args: jnp.stack(
@@ -178,7 +178,7 @@ def constant_steps(problem: Problem, method: str, level: int):
 
 
 def own_steps(problem: Problem, method: str, level: int, scale: np.ndarray):
-    """Return states at the output times by Diffrax with steps of its own, and their number."""
+    """Return states at the output times by adaptive Diffrax steps, and the number of steps."""
     shortest = min(problem.delays) if problem.constant else math.inf
     rtol = TOLERANCES[level]
     jumps = jnp.asarray(problem.jumps)

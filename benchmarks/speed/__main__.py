@@ -1,4 +1,4 @@
-"""`python -m benchmarks.speed`: Markdown tables of ratios. Everything is measured in this run."""
+"""`python -m benchmarks.speed`: Markdown tables of ratios, all measured in this run."""
 
 import argparse
 import sys
@@ -6,7 +6,7 @@ import sys
 from . import batches, chunks, discovery, fits, simulator, systems
 
 PARTS = ("fits", "simulator", "discovery", "systems", "batches", "chunks")
-# What takes long.
+# Parts that take long.
 ALONE = ("batches", "chunks")
 
 

@@ -9,7 +9,7 @@ import jax.random as jr
 
 
 def best_of(repeats: int, run) -> float:
-    """Return the least of several times in seconds: the machine's own noise only adds."""
+    """Return the minimum of several times in seconds, since noise of the machine only adds."""
     times = []
     for _ in range(repeats):
         start = time.perf_counter()
@@ -19,9 +19,7 @@ def best_of(repeats: int, run) -> float:
 
 
 def compile_and_run(repeats: int, run) -> tuple[float, float]:
-    """Return the seconds by which the first call takes longer than a later one, and the least
-    seconds of a later one.
-    """
+    """Return the extra seconds of the first call, and the minimum seconds of a later call."""
     first = best_of(1, run)
     least = best_of(repeats, run)
     return first - least, least

@@ -1,6 +1,6 @@
-"""Systems of one shape: whether a batch, a loop, threads or processes serve them best.
+"""Systems of one shape, by a batch, a loop, threads or processes.
 
-Each way is warm when it is timed; what compiling and starting take stands apart.
+All timings are warm; compilation and start are timed apart.
 """
 
 import contextlib
@@ -54,7 +54,7 @@ TASKS = {
 
 
 class Cost(NamedTuple):
-    """CPU seconds, of this process or of all that work, and seconds on the clock."""
+    """CPU seconds, of this process or of all workers, and wall-clock seconds."""
 
     cpu: float
     wall: float
@@ -64,7 +64,7 @@ class Cost(NamedTuple):
 
 
 def report(*, quick: bool = False) -> str:
-    """A table as Markdown."""
+    """Return a Markdown table."""
     length, counts = (60, (1, 2)) if quick else (LENGTH, COUNTS)
     rows = []
     for name in QUICK if quick else TASKS:
@@ -85,12 +85,12 @@ def windows(seed: int, length: int) -> ndde.Windows:
 
 
 def one(name: str, number: int, system: ndde.Windows) -> Any:
-    """The result for one system, whose number decides its key."""
+    """The result for one system, whose number determines its key."""
     return jax.block_until_ready(TASKS[name](system, jr.fold_in(jr.key(0), number)))
 
 
 def batch(name: str) -> Callable[[list[ndde.Windows]], Any]:
-    """Return a function of a list of systems, as one compiled program."""
+    """Return a function of a list of systems, compiled as one program."""
     mapped = eqx.filter_jit(eqx.filter_vmap(TASKS[name]))
 
     def run(systems: list[ndde.Windows]) -> Any:
@@ -140,13 +140,13 @@ def _shared(threads: Executor, name: str, systems) -> list:
 
 @contextlib.contextmanager
 def _processes(name: str, system: ndde.Windows) -> Iterator[Executor]:
-    """Yield an executor of spawned processes, each with its first result behind it."""
+    """Yield an executor of spawned processes, each of which has computed a first result."""
     context = multiprocessing.get_context("spawn")
     ready = context.Barrier(WORKERS + 1)
     arguments = (name, system, ready)
     with ProcessPoolExecutor(WORKERS, context, _warm, arguments) as pool:
         for _ in range(WORKERS):
-            pool.submit(time.sleep, 1)  # one that sleeps lets the next be started
+            pool.submit(time.sleep, 1)  # a sleeping process makes the pool start the next one
         ready.wait()
         yield pool
 

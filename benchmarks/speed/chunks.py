@@ -1,6 +1,6 @@
-"""A record on disk: seconds and memory of its discovery in chunks, and what Dask workers save.
+"""A record on disk: seconds and memory of its discovery in chunks, and the gain by Dask workers.
 
-`python -m benchmarks.speed.chunks FILE` discovers one record and prints what it took.
+`python -m benchmarks.speed.chunks FILE` discovers one record and prints its time and memory.
 """
 
 import argparse
@@ -24,9 +24,9 @@ import ndde_jax as ndde
 from benchmarks.tables import markdown
 
 DIM, LAGS = 5, 6
-# Recordings side by side in a file, each followed by a sample of NaN.
+# Number of recordings in a file, each followed by a sample of NaN.
 SERIES = 1000
-# Links of the map below, (source, target, lag), beside those of each variable to itself.
+# Links of the map below, (source, target, lag), in addition to those of each variable to itself.
 LINKS = {(0, 1, 0), (0, 2, 0), (1, 2, 1), (2, 0, 3), (1, 3, 5), (3, 4, 2)}
 LENGTHS, DASK_LENGTH, QUICK = (10**5, 10**6, 10**7), 10**6, 10**5
 
@@ -54,19 +54,19 @@ def write_record(path: Path, n: int) -> None:
 
 @contextlib.contextmanager
 def cluster(workers: int) -> Iterator[None]:
-    """Provide processes of Dask, each with one thread."""
+    """Provide Dask processes, each with one thread."""
     from dask.distributed import Client, LocalCluster
 
     options = dict(n_workers=workers, threads_per_worker=1, dashboard_address=None)
     with LocalCluster(processes=True, **options) as made, Client(made) as client:
-        # What workers import is not what is timed.
+        # Imports of workers are not timed.
         client.run(lambda: __import__("ndde_jax") and None)
         yield
 
 
 def measure(path: Path, workers: int) -> dict[str, float]:
     """Return seconds, CPU seconds and the peak of memory of this process, in megabytes, and whether
-    the links are the right ones.
+    the links are the true ones.
     """
     x = np.load(path, mmap_mode="r")
     with contextlib.ExitStack() as stack:
@@ -85,7 +85,7 @@ def measure(path: Path, workers: int) -> dict[str, float]:
 
 
 def _lazily(path: Path, n: int) -> Any:
-    """Return a Dask array of eight chunks that workers read themselves."""
+    """Return a Dask array of eight chunks, read by the workers."""
     import dask.array
 
     read = dask.delayed(lambda start, stop: np.array(np.load(path, mmap_mode="r")[start:stop]))
@@ -98,7 +98,7 @@ def _lazily(path: Path, n: int) -> Any:
 
 
 def report(*, quick: bool = False) -> str:
-    """A table as Markdown."""
+    """Return a Markdown table."""
     with tempfile.TemporaryDirectory() as directory:
         rows = []
         for n in (QUICK,) if quick else LENGTHS:
@@ -130,7 +130,7 @@ def _has_dask() -> bool:
 
 def _in_a_process(path: Path, workers: int) -> dict[str, float]:
     command = [sys.executable, "-m", __spec__.name, str(path), "--workers", str(workers)]
-    # One core for each process, so that workers are what is compared.
+    # One core for each process, so that only the number of workers differs.
     environment = os.environ | {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
     said = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, env=environment)
     return json.loads(said.stdout.splitlines()[-1])

@@ -1,7 +1,7 @@
-"""The time until there is a graph: in a fresh process, with programs kept, warm, on another shape;
-beside peers on the same data; its memory; and its growth.
+"""The time to a graph: in a fresh process, with programs kept, warm, and on another shape, compared
+with peers on the same data; its memory; and its growth.
 
-CPU seconds, which another program on the machine disturbs least, and seconds on the clock.
+Times are CPU seconds, which other programs on the machine affect least, and wall-clock seconds.
 """
 
 import importlib.util
@@ -22,9 +22,9 @@ from benchmarks import linear, peers
 from benchmarks.tables import markdown
 
 EXAMPLE = "tropical_pacific"
-# A length that no earlier call had.
+# A length that differs from those of earlier calls.
 SHORTER = 600
-# (variables, candidate lags, samples): a middle from which each number is doubled twice on its own.
+# (variables, candidate lags, samples): a base from which each number alone is doubled twice.
 MIDDLE, DOUBLINGS = (5, 5, 1000), 2
 LARGE = (20, 10, 2000)
 AXES = ("variables", "lags", "samples")
@@ -40,7 +40,7 @@ def report(*, quick: bool = False) -> str:
 
 
 def first_graph(*, quick: bool = False) -> str:
-    """A table of what a user waits for on the example of the front page."""
+    """Return a table of a user's waiting times on the example of the front page."""
     example = ndde.load_example(EXAMPLE)
     x = example.values[: 120 if quick else None]
     shared = dict(dt=example.dt, lags=example.lags, key=jr.key(0))
@@ -87,10 +87,10 @@ def _processes() -> Iterator[tuple[str, float, float, float]]:
 
 
 def _process(command, environment=None) -> tuple[float, float, float]:
-    """Return CPU seconds of a process, seconds on the clock, and the most bytes that it held."""
+    """Return CPU seconds of a process, wall-clock seconds, and its peak memory in bytes."""
     start, peak = time.perf_counter(), math.nan
     child = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL)
-    # What the system says afterwards of its memory counts the moment before it had its own.
+    # The system's figure after its end would include memory from before its start.
     pid = 0
     while pid == 0:
         peak = _held(child.pid, peak)
@@ -103,7 +103,7 @@ def _process(command, environment=None) -> tuple[float, float, float]:
 
 
 def _held(pid: int, before: float) -> float:
-    """The most bytes that a process has held so far, where the system tells."""
+    """Return the peak memory of a process in bytes, if the system reports it."""
     try:
         lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     except OSError:
@@ -113,7 +113,7 @@ def _held(pid: int, before: float) -> float:
 
 
 def _peers(x, lags, windows) -> list[tuple[str, float, float, float]]:
-    """Return other libraries on the same data, of those that are installed."""
+    """Return rows of other libraries on the same data, if they are installed."""
     known = {
         "tigramite": ("PCMCI+ (tigramite), warm", lambda: peers.pcmci_plus(x, lags)),
         "pysindy": (
@@ -132,9 +132,7 @@ def _peers(x, lags, windows) -> list[tuple[str, float, float, float]]:
 
 
 def growth(middle, doublings: int, *more, quick: bool = False) -> str:
-    """Time warm calls on simulated networks of several sizes, and fit the power with which their
-    cost grows.
-    """
+    """Time warm calls on simulated networks of several sizes, and fit the exponent of their growth."""
     methods = _methods(quick=quick)
     scaled = [
         tuple(number * 2 ** (step * (k == axis)) for k, number in enumerate(middle))
@@ -156,8 +154,8 @@ def growth(middle, doublings: int, *more, quick: bool = False) -> str:
         slopes.append([name, *("-" if math.isnan(one) else f"{one:.1f}" for one in power)])
     grown = markdown(["the cost grows with", *heads], slopes)
     return (
-        f"CPU seconds of a warm call on simulated networks, least of {REPEATS}.\n\n{table}\n\n"
-        f"Powers: a line through the logarithms of the {doublings + 1} sizes of each.\n\n{grown}"
+        f"CPU seconds of a warm call on simulated networks, minimum of {REPEATS}.\n\n{table}\n\n"
+        f"Exponents: lines through the logarithms of the {doublings + 1} sizes of each.\n\n{grown}"
     )
 
 
@@ -173,7 +171,7 @@ def _methods(*, quick: bool) -> dict[str, Callable]:
 
 
 def _costs(methods, size) -> list[float]:
-    """Return CPU seconds of each, NaN of one that is not installed."""
+    """Return CPU seconds of each, NaN if it is not installed."""
     dim, n_lags, length = size
     x, lags = network(dim, length, seed=0), tuple(range(n_lags))
     costs = []
@@ -187,7 +185,7 @@ def _costs(methods, size) -> list[float]:
 
 
 def network(dim: int, length: int, *, seed: int) -> np.ndarray:
-    """Return a network of noisy relaxations, each of which follows two others after one to three
+    """Return a network of noisy relaxations, each driven by two others with lags of one to three
     samples.
     """
     rng = np.random.default_rng(seed)
@@ -200,7 +198,7 @@ def network(dim: int, length: int, *, seed: int) -> np.ndarray:
 
 
 def _timed(run: Callable) -> tuple[float, float]:
-    """Return CPU seconds of this process, and seconds on the clock."""
+    """Return CPU seconds of this process, and wall-clock seconds."""
     cpu, wall = time.process_time(), time.perf_counter()
     run()
     return time.process_time() - cpu, time.perf_counter() - wall

@@ -1,4 +1,4 @@
-"""Training: one sparsifying step beside PyTorch, its compilation, and many systems next to one."""
+"""Training: one sparsifying step against PyTorch, its compilation, and many systems against one."""
 
 import subprocess
 import time
@@ -18,7 +18,7 @@ BATCH, DRAWS, WIDTH = 128, 3, 8
 
 
 def report(*, quick: bool, torch_python: str) -> str:
-    """Measure; two Markdown tables."""
+    """Measure, and return two Markdown tables."""
     steps, repeats = (200, 2) if quick else (2000, 5)
     peak = matmul_peak()
     rows = []
@@ -47,14 +47,14 @@ def report(*, quick: bool, torch_python: str) -> str:
 
 
 def windows(n_targets: int, n_inputs: int, *, key, n: int = 1000) -> ndde.Windows:
-    """Return random walks with as many lags as give the number of inputs."""
+    """Return random walks with the number of lags that gives this number of inputs."""
     lags = tuple(range(n_inputs // n_targets))
     x = np.cumsum(np.asarray(jr.normal(key, (n + len(lags), n_targets))), axis=0)
     return ndde.lagged_windows(x, dt=1.0, lags=lags)
 
 
 def configuration(n_steps: int) -> ndde.FitConfig:
-    """Return settings of sparsifying steps and nothing else."""
+    """Return settings of sparsifying steps only."""
     return ndde.FitConfig(
         max_steps=n_steps, warmup="adam", warmup_steps=0, refine="none", patience=n_steps + 1
     )
@@ -80,8 +80,7 @@ def step_flops(n_targets: int, n_inputs: int) -> float:
     """Return the number of multiplications and additions of one step's matrix products, forward and
     backward.
 
-    The backward pass takes two products per forward one, except that nothing is propagated to the
-    inputs.
+    The backward pass has two products per forward product, but none for the inputs.
     """
     columns = 2 * DRAWS * BATCH * n_targets
     first, rest = WIDTH * n_inputs, WIDTH * WIDTH + WIDTH
@@ -100,7 +99,7 @@ def torch_time(python: str, n_targets: int, n_inputs: int, n_steps: int) -> floa
 
 
 def batch_rows(n_systems: int, n_steps: int, repeats: int) -> list[tuple[str, str]]:
-    """Return rows on many systems against one: a warm loop, one and two workers of `fit_many`."""
+    """Return rows on many systems: a warm loop, and one and two workers of `fit_many`."""
     method, config = ndde.L0NDDE(path=()), configuration(n_steps)
     many = [windows(3, 3, key=jr.key(i)) for i in range(n_systems)]
     one = many[0]

@@ -1,7 +1,7 @@
 """Peers of the simulator: a loop compiled by Numba, and JiTCDDE.
 
-`python peers.py euler|solve|lyapunov JSON` prints its results as JSON. Run as a script by an
-interpreter that has the peers; it imports nothing of this project.
+`python peers.py euler|solve|lyapunov JSON` prints its results as JSON. It is run as a script by an
+interpreter that has the peers, and imports nothing of this project.
 """
 
 import json
@@ -20,7 +20,7 @@ def euler_path(increments):
     path = np.empty(increments.shape[0])
     x, at = 0.0, 0
     for k in range(increments.shape[0]):
-        late = at + 1 if at + 1 < n else 0  # of n slots the next is the oldest
+        late = at + 1 if at + 1 < n else 0  # the next of n slots is the oldest
         x = x + DT * (-x + 0.5 * ring[late]) + SIGMA * increments[k]
         at = late
         ring[at] = x
@@ -45,8 +45,8 @@ def euler_path_drawn(n_steps):
 
 
 def euler_batch(increments, save_every):
-    """Return the paths of `euler_path` for `[time batch]` increments, every `save_every`-th state
-    kept.
+    """Return the paths of `euler_path` for `[time batch]` increments, with every `save_every`-th
+    state.
     """
     n_steps, size = increments.shape
     n = LAG_STEPS + 1

@@ -1,4 +1,4 @@
-"""The simulator beside a hand-written loop in Numba and beside JiTCDDE, all in float64."""
+"""The simulator against a hand-written loop in Numba and against JiTCDDE, all in float64."""
 
 import dataclasses
 import json
@@ -48,15 +48,15 @@ QUICK = Sizes(
 
 
 def report(*, quick: bool, peer_python: str) -> str:
-    """Measure; a Markdown table and how to read it."""
+    """Measure, and return a Markdown table with a note."""
     table = tables.markdown(HEADER, rows(QUICK if quick else Sizes(), peer_python))
     return (
-        f"{table}\n\nfloat64; ratios above 1 mean that ours is faster, or nearer to the reference."
+        f"{table}\n\nfloat64; ratios above 1 mean that ours is faster, or closer to the reference."
     )
 
 
 def rows(sizes: Sizes, peer_python: str) -> list[tuple[str, ...]]:
-    """Return all rows; the precision is afterwards what it was before."""
+    """Return all rows, and restore the precision."""
     with jax.enable_x64(True):
         return [
             *euler_rows(sizes, peer_python),
@@ -103,12 +103,12 @@ def mackey_glass_path(dt: float, duration: float, *, args=None, **rest):
 
 
 def linear_parameters():
-    """Return parameters as arrays, so that there is a gradient with respect to them."""
+    """Return parameters as arrays, so that gradients by them exist."""
     return {"a": jnp.asarray(-1.0), "b": jnp.asarray(0.5)}
 
 
 def mackey_glass_parameters():
-    """Return parameters as arrays, so that there is a gradient with respect to them."""
+    """Return parameters as arrays, so that gradients by them exist."""
     return {"beta": jnp.asarray(0.2), "gamma": jnp.asarray(0.1)}
 
 
@@ -188,9 +188,7 @@ def accuracy_rows(sizes: Sizes, peer_python: str):
 
 
 def gradient_rows(sizes: Sizes):
-    """Yield rows on reverse mode through the mean square of a path, against the mean square
-    itself.
-    """
+    """Yield rows on reverse mode through the mean square of a path, against its forward pass."""
     n = sizes.linear_steps
     noise = 0.1 * jr.normal(jr.key(0), (n, 1))
     n_late = sizes.mackey_glass_steps
@@ -249,8 +247,8 @@ def lyapunov_row(sizes: Sizes, peer_python: str):
 
 
 def row(what: str, seconds: float, peer: Any, target: str, compiling: float, unit: float):
-    """Return the cells of a row; the peer is a mapping with `run` and `compile`, or words that say
-    why not.
+    """Return the cells of a row; the peer is a mapping with `run` and `compile`, or a text that
+    says why there is none.
     """
     ours = f"{unit * seconds:.3g}"
     if isinstance(peer, str):
@@ -261,7 +259,7 @@ def row(what: str, seconds: float, peer: Any, target: str, compiling: float, uni
 
 
 def ask_peer(python: str, part: str, **arguments) -> Any:
-    """Return the result that `peers.py` measured, or the words for a cell that has no number."""
+    """Return the result of `peers.py`, or the text for a cell without a number."""
     command = [
         python,
         str(Path(__file__).resolve().parent / "peers.py"),
@@ -269,7 +267,7 @@ def ask_peer(python: str, part: str, **arguments) -> Any:
         json.dumps(arguments),
     ]
     try:
-        # Elsewhere, because the compiler that JiTCDDE calls reads the project file it finds.
+        # In another folder, because JiTCDDE's compiler reads any project file it finds.
         with tempfile.TemporaryDirectory() as folder:
             answer = subprocess.run(command, capture_output=True, text=True, cwd=folder)
     except FileNotFoundError:

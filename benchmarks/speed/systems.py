@@ -14,19 +14,19 @@ from benchmarks.tables import markdown
 
 from .discovery import network
 
-# How many systems; of three variables, with as many different lengths as there are of these.
+# Numbers of systems, of three variables, and their lengths.
 COUNTS = (1, 64, 1000)
 QUICK = (1, 3)
 LENGTHS = range(505, 1500, 10)
 LAGS = (0, 1, 2, 3)
-# Systems after which memory is compared with that at the end.
+# Number of systems after which memory is compared with that at the end.
 WARM = 100
-# Systems by which processes that are pinned to a core, and have seen them once, are compared.
+# Number of systems for the comparison of warm processes that are pinned to a core.
 PINNED = 200
 
 
 def report(*, quick: bool = False, workers: tuple[int, ...] = (1, 2)) -> str:
-    """A table as Markdown."""
+    """Return a Markdown table."""
     recipe = ndde.Recipe.fast() if quick else ndde.Recipe()
     rows = []
     for count in QUICK if quick else COUNTS:
@@ -36,7 +36,7 @@ def report(*, quick: bool = False, workers: tuple[int, ...] = (1, 2)) -> str:
     title = (
         f"Systems of three variables, {len(LAGS)} lags and {LENGTHS[0]} to {LENGTHS[-1]} samples, "
         f"{len(LENGTHS)} different lengths; one after the other in this process, or in spawned "
-        "ones; compiling and starting included."
+        "processes, including compilation and starting."
     )
     heads = ["systems", "processes", "s", "CPU s", "CPU s a system", "memory, last : hundredth"]
     table = f"{title}\n\n{markdown(heads, rows)}"
@@ -44,12 +44,12 @@ def report(*, quick: bool = False, workers: tuple[int, ...] = (1, 2)) -> str:
 
 
 def gain(count: int, recipe) -> str:
-    """A sentence on two processes beside one, each pinned to a core of its own and warm."""
+    """Return a sentence on two warm processes against one, each pinned to its own core."""
     systems = [network(3, LENGTHS[i % len(LENGTHS)], seed=i) for i in range(count)]
     one, two = (_pinned(systems, workers, recipe) for workers in (1, 2))
     return (
         f"Warm and pinned to a core each, one process takes {one:.1f} s for {count} systems, two "
-        f"take {two:.1f} s: {one / two:.2f} times as quick."
+        f"take {two:.1f} s: {one / two:.2f} times as fast."
     )
 
 
@@ -69,9 +69,7 @@ def _pinned(systems, workers: int, recipe) -> float:
 
 
 def _cores(workers: int) -> list[int | None]:
-    """Return a core for every worker, as often as the machine has them; None where it cannot
-    tell.
-    """
+    """Return a core for every worker, as far as the machine has them; None if it cannot tell."""
     if not hasattr(os, "sched_getaffinity"):
         return [None] * workers
     cores = sorted(os.sched_getaffinity(0))
@@ -105,13 +103,13 @@ def _measured(systems, workers: int, recipe) -> list[str]:
 
 
 def _cpu() -> float:
-    """Return the CPU seconds of this process and of those that it started and that have ended."""
+    """Return the CPU seconds of this process and of its finished child processes."""
     used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
     return sum(one.ru_utime + one.ru_stime for one in used)
 
 
 def _resident() -> float:
-    """Return resident bytes, where the system tells; NaN elsewhere."""
+    """Return resident bytes; NaN if the system does not report them."""
     pages = Path("/proc/self/statm")
     if not pages.exists():
         return float("nan")

@@ -1,4 +1,4 @@
-"""Peer: the same penalised objective in eager PyTorch, as one would write it without JAX.
+"""A peer: the same penalised objective in eager PyTorch, written in its usual style.
 
 One network per target as batched matrices, hard-concrete gates on the inputs, Adam. Prints
 microseconds per step on one thread: `python torch_l0.py TARGETS INPUTS [STEPS]`.

@@ -3,18 +3,18 @@
     python -m benchmarks.speed.transitions [--root CHECKOUT] [--before OLDER_CHECKOUT]
 
 `ndde-jax discover` runs on a small table under a profile hook (`sys.setprofile`). A *room* is a
-file of the package, or one of its folders (files beside one another at the top share a room, and
-folders within a folder are that folder). Control is in the room of the innermost function of the
-package that is running, whatever other libraries' functions lie between; it changes rooms when such
-a function is called, or returns to one, in another. What only repeats is walked once: a stretch of
-up to `LONGEST` rooms directly behind an equal one is dropped, so that neither loops nor recursion
-swamp the count. Importing is no move, since all is imported before; nor is what other threads do.
+file of the package, or one of its folders (files at the top level share a room, and subfolders
+belong to their folder). Control is in the room of the innermost running function of the package,
+regardless of functions of other libraries in between. It changes rooms when a function in another
+room is called or returned to. Repetitions count once: a stretch of up to `LONGEST` rooms directly
+after an equal one is dropped, so that neither loops nor recursion dominate the count. Imports do
+not count, since all is imported before, nor do other threads.
 
-`run` follows the run so. `reading` follows a reader, who looks up once what a function calls: a
-call from a function to another that was followed before is not followed again, nor what it does.
+`run` follows the run in this way. `reading` follows a reader, who looks up each call once: a call
+from one function to another that was followed before is not followed again, nor anything inside.
 
-With `--before`, the last lines are what the layout is for: changes of folder in the one checkout
-over changes of file in the other.
+With `--before`, the last lines compare the layouts: changes of folder in this checkout over changes
+of file in the other.
 """
 
 import argparse
@@ -29,18 +29,18 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-# Rooms in a stretch that counts once if it repeats: a loop body of a dozen calls and returns.
+# Longest stretch of rooms that counts once if it repeats: a loop of a dozen calls and returns.
 LONGEST = 24
 
 
 class Walk:
-    """Rooms in the order in which they are entered, without what only repeats."""
+    """Rooms in the order in which they are entered, without repetitions."""
 
     def __init__(self):
         self.rooms, self.changes = [], 0
 
     def enter(self, room: str) -> None:
-        """Enter a room; do nothing if it is the present one."""
+        """Enter a room; do nothing if it is the current one."""
         if self.rooms and self.rooms[-1] == room:
             return
         self.changes += 1
@@ -55,10 +55,10 @@ class Walk:
 class Count(NamedTuple):
     """The counts of one walk.
 
-    - `rooms`: different ones.
-    - `changes`: from room to room, repetitions once.
-    - `back`: of these, into the room that control came from before.
-    - `all_changes`: repetitions included.
+    - `rooms`: number of different rooms.
+    - `changes`: changes of room, counting repetitions once.
+    - `back`: those that return to the previous room.
+    - `all_changes`: changes of room including repetitions.
     """
 
     rooms: int
@@ -136,11 +136,11 @@ def discover_table() -> dict[str, Count]:
 
 
 def count_in(root: Path) -> dict[str, Count]:
-    """Return the counts from a process of its own, with the package of a checkout."""
+    """Return the counts from a separate process, with the package of a checkout."""
     if not (root / "ndde_jax" / "__init__.py").exists():
-        raise SystemExit(f"{root} holds no folder ndde_jax; give the root of a checkout.")
+        raise SystemExit(f"{root} has no folder ndde_jax; give the root of a checkout.")
     with tempfile.TemporaryDirectory() as cache:
-        # No programs compiled before, and no network for a version.
+        # Without compiled programs, and without a network query for the version.
         environment = {**os.environ, "PYTHONPATH": str(root.resolve()), "XDG_CACHE_HOME": cache}
         command = [sys.executable, str(Path(__file__).resolve()), "--here"]
         done = subprocess.run(

@@ -1,1 +1,1 @@
-"""Test systems of the kinds that records of the world are: what is seen, and what is not."""
+"""Test systems of the kinds used in other fields, with observed and hidden variables."""

@@ -20,7 +20,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.world")
     actions = parser.add_subparsers(required=True, metavar="run|table|picture")
 
-    running = actions.add_parser("run", help="simulate, discover, score; resumes what was left")
+    running = actions.add_parser("run", help="simulate, discover, score; resumes a stopped run")
     running.set_defaults(action=_run)
     running.add_argument("--data", type=Path, metavar="DIR", help="plants instead of simulations")
     running.add_argument("--out", type=Path, required=True, metavar="FILE", help="SQLite results")
@@ -38,9 +38,9 @@ def _parser() -> argparse.ArgumentParser:
     showing = actions.add_parser("table", help="print results as Markdown")
     showing.set_defaults(action=_table)
     showing.add_argument("results", type=Path)
-    showing.add_argument("--families", action="store_true", help="one row for each family, briefly")
+    showing.add_argument("--families", action="store_true", help="short table by family")
 
-    drawing = actions.add_parser("picture", help="draw families down and methods across")
+    drawing = actions.add_parser("picture", help="draw the short table")
     drawing.set_defaults(action=_picture)
     drawing.add_argument("results", type=Path)
     drawing.add_argument("--out", type=Path, required=True, metavar="PNG")

@@ -1,4 +1,4 @@
-"""Records by family and size, with what is true of them, and plants of a directory."""
+"""Records by family and size, with their truth, and plants of a directory."""
 
 import functools
 import zlib
@@ -19,11 +19,11 @@ CANDIDATES = tuple(range(LAGS))
 
 @dataclass(frozen=True, eq=False)
 class Record:
-    """A record with the inputs of a method, and the truth it is judged by.
+    """A record: the inputs of a method and the truth.
 
-    - `x`: samples, NaN where missing; `dt`: time between them; `lags`: candidates, of rates, None
-        where nobody knows.
-    - `links`: true links at the lags of rates, None where only pairs are known; `pairs`: the same
+    - `x`: samples, NaN where missing; `dt`: time between them; `lags`: candidate lags of rates,
+        None if unknown.
+    - `links`: true links at the lags of rates, None if only pairs are known; `pairs`: the same
         without lags; `judged`: pairs whose truth is known.
     - `at_once`: pairs that are related within a sampling interval, symmetric.
     """
@@ -45,8 +45,8 @@ class Record:
 
     @property
     def ranked(self) -> Bool[np.ndarray, "source target"]:
-        """The pairs with known truth, without those of which one drives the other within a sample
-        alone: is that an edge?
+        """The pairs with known truth, without those that are linked only within a sample, where it
+        is unclear whether that is an edge.
         """
         if self.at_once is None:
             return self.where
@@ -65,13 +65,13 @@ def _of_flow(make: Callable, rng, p, n) -> Record:
 
 
 def _of_batch(make: Callable, rng, p, n) -> Record:
-    """The first of `generators`, which makes many at a time."""
+    """Return one record of `generators`, which make many at a time."""
     batch = make(1, n=n, seed=int(rng.integers(2**31)), **({"dim": p} if p else {}))
     return Record(batch.x[0], batch.links[0].any(axis=2), batch.links[0])
 
 
 def _haemodynamic(rng, p, n) -> Record:
-    """A sample every three seconds of what blood makes of neurons."""
+    """Return the haemodynamic response to neurons, sampled every three seconds."""
     system, every = flows.neurons(rng, p), 30
     activity = flows.integrated(system, n * every, rng, inside=4, before=100)
     x = flows.haemodynamic(activity, rng, step=system.step, every=every)
@@ -79,7 +79,7 @@ def _haemodynamic(rng, p, n) -> Record:
 
 
 def _unrelated(x) -> Record:
-    """A record in which nothing drives anything else."""
+    """Return a record in which nothing drives anything else."""
     p = x.shape[1]
     links = np.zeros((p, p, LAGS), bool)
     links[..., 0] = np.eye(p)
@@ -103,8 +103,8 @@ def _random_walks(rng, p, n) -> Record:
 
 
 def _growth(rng, p, n) -> Record:
-    """Return sums of growth that remembers .2 to .7 of itself around its mean, as national accounts
-    and prices do.
+    """Return sums of autoregressive growth (coefficients .2 to .7) around its mean, like national
+    accounts and prices.
     """
     x, own = np.zeros((n + 200, p)), rng.uniform(0.2, 0.7, p)
     for k in range(1, len(x)):
@@ -113,17 +113,16 @@ def _growth(rng, p, n) -> Record:
 
 
 def _seasons(rng, p, n) -> Record:
-    """Return autoregressions with a season of 24 samples of the same kind, each with its own
-    phase.
-    """
+    """Return autoregressions with a season of 24 samples, each with its own phase."""
     x = _autoregressions(rng, p, n)
     wave = np.sin(2 * np.pi * (np.arange(n)[:, None] / 24 + rng.uniform(0, 0.3, p)))
     return _unrelated(x + x.std(axis=0) * rng.uniform(0.7, 1.5, p) * wave)
 
 
 def _stations(rng, p, n) -> Record:
-    """Return stations with one memory, whose innovations share a field: related at once, and
-    nothing of one's past helps another. Outages of ten samples on average leave 13 % missing.
+    """Return stations with equal autoregression, whose innovations share a field. They have
+    contemporaneous relations only: no past predicts another station. Outages of ten samples on
+    average leave 13 % missing.
     """
     x, share = np.zeros((n + 200, p)), rng.uniform(0.5, 0.9, p)
     for k in range(1, len(x)):
@@ -137,8 +136,8 @@ def _stations(rng, p, n) -> Record:
 
 
 def _shares(rng, p, n) -> Record:
-    """Return returns of shares that a market moves all at once. Half as many links as shares: what
-    is new in one alone moves another one to three samples later, as in Kleinberg's FinanceCPT.
+    """Return stock returns with one market factor, and half as many links as shares: the own
+    innovation of one share moves another one to three samples later, as in Kleinberg's FinanceCPT.
     """
     news, links = rng.normal(size=(n, p)), np.zeros((p, p, LAGS), bool)
     x = rng.normal(size=(n, 1)) * rng.uniform(0.8, 1.6, p) + news
@@ -164,7 +163,7 @@ def _flow(make: Callable, **options):
     return functools.partial(_of_flow, functools.partial(make, **options))
 
 
-# A record of so many variables and samples by name; sizes that are run.
+# Generators of a record with given numbers of variables and samples, by name, and the sizes to run.
 FAMILIES: dict[str, tuple[Callable, tuple[tuple[int, int], ...]]] = {
     "linear": (_map(maps.structural), ((3, 100), (5, 250), (10, 500), (20, 1000))),
     "linear_at_once": (_map(maps.structural, at_once=0.3), ((5, 250), (10, 500))),
@@ -216,7 +215,7 @@ def record(family: str, size: str, seed: int, directory: Path | None = None) -> 
 
 @dataclass(frozen=True)
 class Layout:
-    """The layout of a plant's file: its columns after those left out, actuators first."""
+    """The layout of a plant's file: its columns after the skipped ones, actuators first."""
 
     file: str
     actuators: int
@@ -224,7 +223,7 @@ class Layout:
     skip: int = 0
 
 
-# In the order of their directory; `skip` leaves out a column of times.
+# Layouts in the order of their directory; `skip` omits a column of times.
 LAYOUTS = {
     "dryer": Layout("dryer.dat", 1, 0.08),
     "heating": Layout("heating_system.dat", 1, 2.0, 1),
@@ -237,8 +236,8 @@ LAYOUTS = {
 
 
 def plant(directory: Path, name: str) -> Record:
-    """A plant of a directory: each actuator drives each sensor, nothing drives an actuator, and
-    what sensors do to each other is not known.
+    """Return a plant of a directory: each actuator drives each sensor, nothing drives an actuator,
+    and links between sensors are unknown.
 
     **Raises:** `ValueError` if its file is not there.
     """
@@ -256,7 +255,7 @@ def plant(directory: Path, name: str) -> Record:
 
 
 def plants(directory: Path) -> list[str]:
-    """Return plants that a directory holds.
+    """Return the plants in a directory.
 
     **Raises:** `ValueError` if there are none.
     """

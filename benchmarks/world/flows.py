@@ -1,4 +1,4 @@
-"""Flows without delays: rates of change as a function of time and state, with who enters where."""
+"""Flows without delays: rates of change as a function of time and state, with their links."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -11,9 +11,9 @@ class Flow(NamedTuple):
     """A flow and its truth.
 
     - `drift`: rate `[dim]` at a time and a state.
-    - `links`: which state enters which rate.
+    - `links`: the states in each rate.
     - `start`: first state; `noise`: diffusion; `step`: time between samples.
-    - `seen`: what is recorded of the states, `[time dim]` to `[time variable]`.
+    - `seen`: function from states `[time dim]` to recorded variables `[time variable]`.
     """
 
     drift: Callable
@@ -27,8 +27,8 @@ class Flow(NamedTuple):
 def integrated(
     system: Flow, n: int, rng: np.random.Generator, *, inside: int = 10, before: int = 200
 ) -> Float[np.ndarray, "time variable"]:
-    """Return so many samples: a Runge–Kutta step of fourth order and Gaussian noise, `inside` times
-    a sample, without the first samples.
+    """Return `n` samples after a transient, by fourth-order Runge–Kutta steps with Gaussian noise,
+    `inside` steps per sample.
 
     **Raises:** `ValueError` if it diverges.
     """
@@ -56,14 +56,14 @@ def lorenz96(rng: np.random.Generator, dim: int, *, force: float = 10.0) -> Flow
         return (np.roll(x, -1) - np.roll(x, 2)) * np.roll(x, 1) - x + force
 
     ring = np.eye(dim, dtype=bool)
-    # A target's row moves to its sources: one after, one and two before.
+    # The sources of a variable are the next one and the two before.
     links = ring | np.roll(ring, -1, axis=1) | np.roll(ring, 1, axis=1) | np.roll(ring, 2, axis=1)
     return Flow(drift, links, force + rng.normal(size=dim), 0.0, 0.05)
 
 
 def lotka_volterra(rng: np.random.Generator, dim: int) -> Flow:
-    """Return a system of as many predators as prey, two of each for each (Marcinkevičs and Vogt
-    2021). States are the logarithms, which noise enters; numbers are recorded.
+    """Return a system of equal numbers of predators and prey, each linked to two of the other kind
+    (Marcinkevičs and Vogt 2021). States are noisy logarithms; numbers are recorded.
     """
     half = dim // 2
     eaten = np.zeros((half, half))
@@ -83,9 +83,7 @@ def lotka_volterra(rng: np.random.Generator, dim: int) -> Flow:
 
 
 def kuramoto(rng: np.random.Generator, dim: int) -> Flow:
-    """Return phase oscillators, each drawn to one or two others; sines of the phases are
-    recorded.
-    """
+    """Return phase oscillators, each coupled to one or two others; sines of phases are recorded."""
     pace = rng.uniform(0.5, 2.0, dim)
     links = np.zeros((dim, dim), bool)
     for target in range(dim):
@@ -101,9 +99,9 @@ def kuramoto(rng: np.random.Generator, dim: int) -> Flow:
 
 
 def genes(rng: np.random.Generator, dim: int) -> Flow:
-    """A gene network as in DREAM: every gene has one to three regulators, of which early ones are
-    in demand, and is transcribed and translated; noise, and a third of the genes pushed every
-    thirty samples. Transcripts are recorded, proteins are not.
+    """Return a gene network as in DREAM: every gene has one to three regulators, preferably early
+    ones, and is transcribed and translated. There is noise, and a third of the genes are perturbed
+    every thirty samples. Transcripts are recorded, proteins are not.
     """
     links, demand = np.eye(dim, dtype=bool), 1 / np.arange(1, dim + 1)
     sign = np.zeros((dim, dim))
@@ -128,8 +126,8 @@ def genes(rng: np.random.Generator, dim: int) -> Flow:
 
 
 def neurons(rng: np.random.Generator, dim: int) -> Flow:
-    """The neurons of NetSim (Smith et al. 2011): time constant 50 ms, links of about .4 around a
-    ring and across it, and inputs that switch on and off.
+    """Return the neurons of NetSim (Smith et al. 2011): time constant 50 ms, links of about .4
+    around a ring and across it, and inputs that switch on and off.
     """
     links = np.eye(dim, dtype=bool) | np.roll(np.eye(dim, dtype=bool), 1, axis=1)
     links[0, dim // 2] = True
@@ -149,8 +147,8 @@ def neurons(rng: np.random.Generator, dim: int) -> Flow:
 def haemodynamic(
     activity: Float[np.ndarray, "time dim"], rng: np.random.Generator, *, step: float, every: int
 ) -> Float[np.ndarray, "sample dim"]:
-    """Return the haemodynamic response to activity, of a double gamma function that is up to a
-    second earlier or later in every region, every so many steps, with 1 % noise.
+    """Return the haemodynamic response to activity, every `every` steps, with 1 % noise. The double
+    gamma function of each region has a random shift with standard deviation half a second.
     """
     from scipy import stats
 

@@ -1,21 +1,21 @@
-"""Generators of records whose truth is known, of the kinds that mislead: many at a time.
+"""Generators of clean and misleading records with known truth, many at a time.
 
 Every generator returns a `Batch`: `x` `[record time dim]`, and `links` `[record source target lag]`
 with the lags of rates, so that a link at rate lag L moves the level L + 1 samples later. Maps step
-once a sample; flows are simulated with Euler–Maruyama at a twentieth of the step.
+once per sample; flows are simulated with Euler–Maruyama at a twentieth of the sampling interval.
 """
 
 from typing import NamedTuple
 
 import numpy as np
 
-# Samples before a record begins, steps within a sample of a flow, and candidate lags of all truths.
+# Samples before a record begins, steps per sample of a flow, and number of candidate lags.
 BEFORE, INSIDE, LAGS = 300, 20, 6
 
 
 class Batch(NamedTuple):
     """Records `[record time dim]`, true links `[record source target lag]` at lags of rates, and
-    pairs with an unseen common driver, `[source target]`.
+    pairs with a hidden common driver, `[source target]`.
     """
 
     x: np.ndarray
@@ -37,7 +37,7 @@ def student(rng, shape):
 
 
 def jumps(rng, shape):
-    """Return small noise with one jump in twenty samples."""
+    """Return small noise with a jump in one of twenty samples."""
     jump = (rng.random(shape) < 0.05) * rng.normal(size=shape) * 3
     return (rng.normal(size=shape) * 0.7 + jump) / np.sqrt(0.49 + 0.45)
 
@@ -48,7 +48,7 @@ def skewed(rng, shape):
 
 
 def volatile(rng, shape):
-    """Return noise whose variance wanders, the same for all variables of a record;
+    """Return noise of changing variance, the same for all variables of a record,
     `[time record dim]`.
     """
     noise, h = rng.normal(size=shape), np.zeros(shape[:2])
@@ -68,7 +68,7 @@ NOISES = {
 
 
 def _drawn_noise(name, rng, shape, shared):
-    """Return noise, of which a share of the variance is the same for all variables of a record."""
+    """Return noise with a share of its variance common to all variables of a record."""
     noise = NOISES[name](rng, shape)
     if not shared:
         return noise
@@ -76,7 +76,7 @@ def _drawn_noise(name, rng, shape, shared):
 
 
 def independent(records, *, n=1000, dim=2, memory=0.5, noise="gaussian", seed=0) -> Batch:
-    """Return autoregressions that know nothing of each other."""
+    """Return independent autoregressions."""
     rng = np.random.default_rng(seed)
     e = NOISES[noise](rng, (n + BEFORE, records, dim))
     x = np.zeros_like(e)
@@ -90,8 +90,8 @@ def independent(records, *, n=1000, dim=2, memory=0.5, noise="gaussian", seed=0)
 
 
 def _drawn(rng, records, dim, extra):
-    """Return sparse random links between variables: `(source, target, lag)` per record and
-    place.
+    """Return sparse random links between variables: `source`, `target` and `lag`, each
+    `[record link]`.
     """
     source = rng.integers(0, dim, (records, extra))
     target = (source + rng.integers(1, dim, (records, extra))) % dim
@@ -100,7 +100,7 @@ def _drawn(rng, records, dim, extra):
 
 
 def _settled(own, source, target, lag, size, flow=False):
-    """Return sizes reduced until the linear system forgets where it began, radius .95 a sample."""
+    """Return sizes reduced until the linear system is stable, spectral radius .95 per sample."""
     records, dim = own.shape
     size, record, width = size.copy(), np.arange(records), LAGS * dim
     for _ in range(20):
@@ -126,9 +126,9 @@ def clean_map(
 ) -> Batch:  # fmt: skip
     """Return maps x[k+1] = a x[k] + links + noise, bounded by a soft limit.
 
-    `shared`: share of the variance of the noise that is the same for all variables; `at_once`: size
-    of the link of every variable to the next within the sample; `drifting`: links go steadily from
-    their size to its negative.
+    `shared`: share of the variance of the noise that is common to all variables; `at_once`: size
+    of the link of every variable to the next within the sample; `drifting`: whether links change
+    steadily from their size to its negative.
     """
     rng = np.random.default_rng(seed)
     source, target, lag = _drawn(rng, records, dim, extra)
@@ -157,8 +157,8 @@ def clean_flow(
     records, *, n=1000, dim=4, extra=3, kind="linear", strength=(0.3, 0.6), off_grid=False,
     noise="gaussian", shared=0.0, drifting=False, seed=0,
 ) -> Batch:  # fmt: skip
-    """Return flows dx = (−g x + links) dt + noise, of delays that are whole samples or not;
-    `shared` and `drifting` as of `clean_map`.
+    """Return flows dx = (−g x + links) dt + noise, with delays of whole samples unless `off_grid`;
+    `shared` and `drifting` as in `clean_map`.
     """
     rng = np.random.default_rng(seed)
     source, target, lag = _drawn(rng, records, dim, extra)
@@ -190,7 +190,7 @@ DRIVERS = ("slow", "bursty", "oscillating", "white")
 
 
 def driver(rng, kind, records, steps, inside=1):
-    """Return hidden drivers of variance about 1, `[time record]`; `inside` steps a sample."""
+    """Return hidden drivers of variance about 1, `[time record]`; `inside` steps per sample."""
     h, u = np.zeros((steps, records)), rng.normal(size=(steps, records))
     if kind == "bursty":
         a = np.exp(-1 / (2 * inside))
@@ -210,7 +210,7 @@ def driver(rng, kind, records, steps, inside=1):
 
 
 def hidden_map(records, *, n=1000, kind="slow", strength=0.8, seed=0) -> Batch:
-    """Return maps of four variables: one unseen drives 0 and 1, and 2 drives 0 and 3."""
+    """Return maps of four variables: a hidden driver drives 0 and 1, and 2 drives 0 and 3."""
     rng = np.random.default_rng(seed)
     steps, dim = n + BEFORE, 4
     h = driver(rng, kind, records, steps)
@@ -226,8 +226,8 @@ def hidden_map(records, *, n=1000, kind="slow", strength=0.8, seed=0) -> Batch:
 
 
 def hidden_flow(records, *, n=1000, kind="bursty", strength=0.75, seed=0) -> Batch:
-    """Return flows of four variables like `hidden_map`: the unseen driver acts after one sample on
-    0 and after three on 1.
+    """Return flows of four variables like `hidden_map`: the hidden driver acts on 0 after one
+    sample and on 1 after three.
     """
     rng = np.random.default_rng(seed)
     steps, dim = (n + BEFORE // 3) * INSIDE, 4
@@ -253,6 +253,6 @@ def _truth(records, *edges):
 
 
 def averaged(batch: Batch, width: int) -> np.ndarray:
-    """Return means over so many samples instead of samples, `[record time dim]`."""
+    """Return means over `width` samples instead of samples, `[record time dim]`."""
     n = batch.x.shape[1] // width * width
     return batch.x[:, :n].reshape(len(batch.x), -1, width, batch.x.shape[2]).mean(axis=2)

@@ -1,6 +1,6 @@
-"""Maps: the next sample as a function of the last ones and of noise, with who enters where.
+"""Maps: the next sample as a function of the last ones and of noise, with their links.
 
-Lags are those of rates: what is read at lag L moves the level L + 1 samples later.
+Lags are those of rates: a source at lag L moves the level L + 1 samples later.
 """
 
 from collections.abc import Callable
@@ -16,8 +16,8 @@ class Map(NamedTuple):
     """A map and its truth.
 
     - `step`: the next state `[dim]`, from past states `[lag dim]`, the present first, and noise.
-    - `links`: what the step reads at which lag, and `at_once`: what it reads within the sample.
-    - `start`: first state; `noise`: standard deviation of what enters.
+    - `links`: links of the step by lag; `at_once`: links within the sample.
+    - `start`: first state; `noise`: standard deviation of the noise.
     """
 
     step: Callable
@@ -30,7 +30,7 @@ class Map(NamedTuple):
 def iterated(
     system: Map, n: int, rng: np.random.Generator, before: int = BEFORE
 ) -> Float[np.ndarray, "time dim"]:
-    """Return so many samples of a map, without the first ones.
+    """Return `n` samples of a map, after a transient.
 
     **Raises:** `ValueError` if it diverges.
     """
@@ -69,7 +69,7 @@ class Links(NamedTuple):
 def drawn(
     rng: np.random.Generator, dim: int, n: int, strength: tuple[float, float], at_once: float = 0.0
 ) -> Links:
-    """Return different links in random places, a share of them within the sample, from earlier to
+    """Return distinct random links, a share of them within the sample and then from earlier to
     later variables of a random order.
     """
     order = rng.permutation(dim)
@@ -81,7 +81,7 @@ def drawn(
     rank = np.argsort(order)
     backward = now & (rank[source] > rank[target])
     source, target = np.where(backward, target, source), np.where(backward, source, target)
-    # A pair may have been drawn both ways; turned, it is one link.
+    # A pair may have been drawn in both directions; after a reversal it is one link.
     _, first = np.unique(np.stack([source, target]), axis=1, return_index=True)
     size = rng.uniform(*strength, len(chosen)) * rng.choice([-1, 1], len(chosen))
     found = Links(source, target, np.where(now, -1, lag), size).among(np.sort(first))
@@ -90,7 +90,7 @@ def drawn(
 
 
 def settled(own: Float[np.ndarray, " dim"], links: Links, radius: float = 0.97) -> Links:
-    """Return links reduced until the linear map forgets where it began."""
+    """Return links reduced until the linear map is stable."""
     dim = len(own)
     for _ in range(100):
         now, late = links.among(links.lag < 0), links.among(links.lag >= 0)
@@ -104,7 +104,7 @@ def settled(own: Float[np.ndarray, " dim"], links: Links, radius: float = 0.97) 
         if np.abs(np.linalg.eigvals(companion)).max() < radius:
             return links
         links = links._replace(size=0.9 * links.size)
-    raise ValueError("the map does not settle.")
+    raise ValueError("the map is not stable.")
 
 
 def bent(x):
@@ -115,8 +115,9 @@ def bent(x):
 def structural(
     rng: np.random.Generator, dim: int, *, nonlinear: bool = False, at_once: float = 0.0
 ) -> Map:
-    """A random structural process as in Runge (2020): three links for two variables, up to five
-    samples late, sizes .1 to .5, own memory .3 to .95; half of the links bent if `nonlinear`.
+    """Return a random structural process as in Runge (2020): three links for two variables, with
+    lags of up to five samples and sizes .1 to .5, and own coefficients .3 to .95. Half of the links
+    are nonlinear if `nonlinear`.
     """
     own = rng.uniform(0.3, 0.95, dim)
     links = settled(own, drawn(rng, dim, max(1, 3 * dim // 2), (0.1, 0.5), at_once))
@@ -143,8 +144,8 @@ def structural(
 
 
 def sparse_var(rng: np.random.Generator, dim: int) -> Map:
-    """The sparse autoregression of Tank et al. (Neural Granger causality, 2021): a fifth of the
-    variables, itself among them, drive each, all at three lags with the same size; radius .95.
+    """Return the sparse autoregression of Tank et al. (Neural Granger causality, 2021): a fifth of
+    the variables, including itself, drive each, all at three lags with the same size; radius .95.
     """
     matrix, lags = 0.2 * np.eye(dim), 3
     parents = max(1, dim // 5 - 1)
@@ -169,7 +170,7 @@ def sparse_var(rng: np.random.Generator, dim: int) -> Map:
 
 
 def threshold(rng: np.random.Generator, dim: int) -> Map:
-    """A threshold autoregression: memory and links change with the sign of what they read."""
+    """Return a threshold autoregression: all effects change with the sign of their input."""
     own, other = rng.uniform(0.4, 0.8, dim), rng.uniform(-0.4, 0.2, dim)
     links = settled(own, drawn(rng, dim, dim, (0.4, 0.8)))
 
@@ -183,7 +184,7 @@ def threshold(rng: np.random.Generator, dim: int) -> Map:
 
 
 def bilinear(rng: np.random.Generator, dim: int) -> Map:
-    """A bilinear autoregression: a source multiplies what its target remembers."""
+    """Return a bilinear autoregression: a source is multiplied by its target's own value."""
     own = rng.uniform(0.3, 0.7, dim)
     links = drawn(rng, dim, dim, (0.3, 0.6))
 
@@ -211,7 +212,7 @@ def _at_lag_zero(graph) -> Bool[np.ndarray, "source target lag"]:
 
 
 def logistic(rng: np.random.Generator, dim: int) -> Map:
-    """Return logistic maps, each a mean of itself and of one or two others; no noise."""
+    """Return logistic maps without noise, each mixed with one or two others."""
     rate, share = rng.uniform(3.7, 4.0, dim), rng.uniform(0.05, 0.2, dim)
     graph = _parents(rng, dim)
     weights = graph / graph.sum(axis=0)
@@ -225,7 +226,7 @@ def logistic(rng: np.random.Generator, dim: int) -> Map:
 
 
 def henon(rng: np.random.Generator, dim: int) -> Map:
-    """A chain of Hénon maps (Kugiumtzis 2013), each of which remembers two samples; no noise."""
+    """Return a chain of Hénon maps (Kugiumtzis 2013) without noise, each with lags 0 and 1."""
     share = rng.uniform(0.1, 0.3, dim)
     share[0] = 0.0
     graph = np.eye(dim, k=1, dtype=bool)
@@ -242,7 +243,7 @@ def henon(rng: np.random.Generator, dim: int) -> Map:
 
 
 def ikeda(rng: np.random.Generator, dim: int) -> Map:
-    """A chain of Ikeda maps, each a pair of variables (real and imaginary part); no noise."""
+    """Return a chain of Ikeda maps without noise, each with a real and an imaginary part."""
     share = np.concatenate([[0.0], rng.uniform(0.1, 0.3, dim // 2 - 1)])
     gain = rng.uniform(0.85, 0.9, dim // 2)
 

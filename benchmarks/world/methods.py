@@ -1,8 +1,8 @@
 """Methods as small adapters of one signature: a record's samples in, scored edges out.
 
 An adapter gets samples (NaN where missing), the time between them, candidate lags of rates (None
-where nobody knows) and a key, and returns a `Prediction`. To add a method, write its adapter and
-one line in `METHODS`. Peers run with the settings that their authors or packages recommend.
+if unknown) and a key, and returns a `Prediction`. To add a method, write its adapter and one line
+in `METHODS`. Peers run with the settings that their authors or packages recommend.
 """
 
 from collections.abc import Callable
@@ -27,10 +27,10 @@ class Prediction(NamedTuple):
     """The prediction of a method for one record.
 
     - `scores` rank the pairs, NaN where the method failed.
-    - `graph`: links it keeps, at lags of rates; None if it only ranks.
-    - `at_once`: pairs it calls related within a sampling interval, symmetric; None if it says
-        nothing of them.
-    - `verdict`: what it says of that graph, one of `tables.VERDICTS`; None where it says nothing.
+    - `graph`: kept links, at lags of rates; None if it only ranks.
+    - `at_once`: pairs reported as related within a sampling interval, symmetric; None if it does
+        not report them.
+    - `verdict`: its verdict on that graph, one of `tables.VERDICTS`; None if it has none.
     """
 
     scores: Float[np.ndarray, "source target"]
@@ -40,14 +40,14 @@ class Prediction(NamedTuple):
 
 
 def discover(x, dt, lags, *, key):
-    """The library's front door, as it comes."""
+    """Return the prediction of `discover` with its defaults."""
     found = ndde.discover(x, dt=dt, lags=lags, key=key)
     scores, graph = np.asarray(found.source_scores), np.asarray(found.graph)
     return Prediction(scores, graph, np.asarray(found.at_once), str(found.verdict))
 
 
 def conditional_independence(**options):
-    """PCMCI+ or LPCMCI of tigramite, which pass over missing values."""
+    """PCMCI+ or LPCMCI of tigramite, which exclude missing values."""
 
     def fit(x, dt, lags, *, key):
         level = settings()["pcmci"]["level"]
@@ -58,8 +58,8 @@ def conditional_independence(**options):
 
 
 def var(x, dt, lags, *, key):
-    """Granger causality of statsmodels: a vector autoregression of the order that Akaike's
-    criterion chooses, t-tests of its coefficients, and an F-test of each pair, which ranks.
+    """Granger causality of statsmodels: a vector autoregression with its order by Akaike's
+    criterion, t-tests of its coefficients, and an F-test of each pair for the ranking.
     """
     from scipy import stats
     from statsmodels.tsa.api import VAR
@@ -79,7 +79,7 @@ def var(x, dt, lags, *, key):
     group = [*(np.arange(inputs.shape[1]) % dim), -1]
     rise, _ = linear.nested_comparisons(design, group, following)
     left = following - design @ np.linalg.lstsq(design, following, rcond=None)[0]
-    # F but for a factor that all pairs share; p-values of strong links are all zero.
+    # F up to a common factor, since p-values of strong links are all zero.
     return Prediction(rise / np.mean(left**2, axis=0), graph)
 
 
@@ -101,8 +101,8 @@ def _regression(regress, x, lags) -> Prediction:
 
 
 def trees(x, dt, lags, *, key):
-    """Boosted trees of scikit-learn, one for each target: by how much its held-out R² falls when a
-    column is permuted. They read missing values as they are.
+    """Boosted trees of scikit-learn for each target: the fall of its held-out R² when a column is
+    permuted. They accept missing values.
     """
     from sklearn.ensemble import HistGradientBoostingRegressor
     from threadpoolctl import threadpool_limits
@@ -114,7 +114,7 @@ def trees(x, dt, lags, *, key):
     first = np.arange(len(inputs)) < (1 - chosen["held"]) * len(inputs)
     shape = (x.shape[1], inputs.shape[1])
     mean, deviation = np.zeros(shape), np.zeros(shape)
-    # Threads cost more than they save on so few rows.
+    # With so few rows, threads cost more than they save.
     with threadpool_limits(1):
         for target, y in enumerate(following.T):
             known = ~np.isnan(y)
@@ -164,13 +164,13 @@ def transfer(x, dt, lags, *, key):
 
 
 def asymmetry(x, dt, lags, *, key):
-    """Return what one's past adds to the other's own, less the reverse, pair by pair: a ranking."""
+    """Return a ranking: the gain from a source's past beyond the target's, minus the reverse."""
     added = baselines.own_past_and(interpolated(x), len(_candidates(lags)))
     return Prediction(baselines.less_its_reverse(added))
 
 
 def _candidates(lags) -> range:
-    """Return consecutive lags from 0 on; those of the settings where nobody knows."""
+    """Return consecutive lags from 0 on; those of the settings if unknown."""
     return range(settings()["plants"]["lags"] if lags is None else max(lags) + 1)
 
 
@@ -199,9 +199,9 @@ METHODS: dict[str, Method] = {
     "pysindy": pysindy,
     "asymmetry": asymmetry,
 }
-# What `run` computes unless told otherwise.
+# The default methods of `run`.
 DEFAULT = ("discover",)
-# Families that a method is run on, where not all.
+# Families on which a method is run, if not all.
 ONLY = {"lpcmci": ("hidden",)}
-# Of the settings, where it has another name.
+# The name of a method in the settings, if it differs.
 SECTIONS = dict.fromkeys(("pcmci_plus", "pcmci_robust", "lpcmci"), "pcmci")

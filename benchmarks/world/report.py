@@ -17,11 +17,11 @@ from .data import FAMILIES, PLANTS
 from .methods import METHODS
 from .runner import BENCHMARK
 
-# The method that others are compared with, and of how many standard errors a gap is small or large.
+# The method with which others are compared, and the standard errors of a small and a large gap.
 REFERENCE, SMALL, LARGE = "discover", 1.0, 2.0
-# Standard errors that are rounding.
+# Standard errors below this are rounding errors.
 TIE = 1e-9
-# In pictures and the brief table: families and methods as people call them.
+# Common names of families and methods, for pictures and the short table.
 WORDS = {
     "linear": "linear processes",
     "linear_at_once": "… with links at once",
@@ -62,15 +62,15 @@ NAMES = {
 
 
 class Row(NamedTuple):
-    """Records that belong together: a family and a size, or all plants."""
+    """A row of records: a family and a size, or all plants."""
 
     family: str
     size: str
 
 
 class Score(NamedTuple):
-    """A score to compare: its name, its value from the metrics of a record, whether more is better,
-    and its digits.
+    """A score: its name, its value from the metrics of a record, whether more is better, and its
+    digits.
     """
 
     name: str
@@ -128,7 +128,7 @@ def values(score: Score, of_method: Mapping) -> dict[object, float]:
 
 
 def mean_and_error(numbers) -> tuple[float, float]:
-    """A mean and its standard error; NaN where there are too few."""
+    """Return a mean and its standard error; NaN if there are too few values."""
     numbers = np.array(list(numbers), float)
     mean = numbers.mean() if len(numbers) else math.nan
     error = numbers.std(ddof=1) / np.sqrt(len(numbers)) if len(numbers) > 1 else math.nan
@@ -136,7 +136,7 @@ def mean_and_error(numbers) -> tuple[float, float]:
 
 
 def best(score: Score, of_row: Mapping[str, Mapping]) -> str | None:
-    """The method with the best mean, the reference where it ties."""
+    """Return the method with the best mean, the reference if it ties."""
     means = {m: mean_and_error(values(score, found).values())[0] for m, found in of_row.items()}
     means = {method: mean for method, mean in means.items() if not math.isnan(mean)}
     sign = 1 if score.more else -1
@@ -145,9 +145,9 @@ def best(score: Score, of_row: Mapping[str, Mapping]) -> str | None:
 
 
 def behind(score: Score, of_row: Mapping[str, Mapping]) -> tuple[str, float] | None:
-    """The best method of a row and by how many standard errors of the difference, record by
-    record, the reference is behind it; 0 if it is the best as far as the table shows, infinite if
-    the difference is always the same. None where either has no value.
+    """Return the best method of a row and the gap of the reference, in standard errors of the
+    difference, record by record: 0 if the reference is the best to the digits of the table,
+    infinite if the difference is constant. None if either has no value.
     """
     winner = best(score, of_row)
     if winner is None or not values(score, of_row.get(REFERENCE, {})):
@@ -163,9 +163,9 @@ def behind(score: Score, of_row: Mapping[str, Mapping]) -> tuple[str, float] | N
 
 
 def table(store: Store) -> str:
-    """Return Markdown: F1, AUROC, false links, relations at once and times, each with families and
-    sizes down and methods across; how far verdicts can be trusted; and how often the reference is
-    best.
+    """Return Markdown: F1, AUROC, false links, contemporaneous relations and times, each with
+    families and sizes down and methods across; the reliability of verdicts; and how often the
+    reference is best.
 
     Cells are means over records and their standard errors, the best in bold. `!` marks rows in
     which the reference is behind the best by more than one standard error of the difference, `!!`
@@ -232,8 +232,8 @@ def _times(found: Results, methods: list[str]) -> str:
 
 
 def count(score: Score, found: Results) -> str:
-    """A sentence: in how many rows the reference is best or close to it, and where it is far
-    behind whom.
+    """Return a sentence with the number of rows in which the reference is best or close to it, and
+    the rows in which it is far behind.
     """
     gaps = {row: behind(score, of_row) for row, of_row in found.items()}
     gaps = {row: gap for row, gap in gaps.items() if gap is not None}
@@ -252,9 +252,8 @@ def count(score: Score, found: Results) -> str:
 
 
 def brief(found: Results) -> tuple[list[str], dict[str, dict[str, float]], dict[str, Score]]:
-    """Return methods that most families have; by family the mean over its sizes of F1, or of false
-    links where nothing is to be found, NaN for methods that have not all sizes; and which of the
-    two.
+    """Return the methods that most families have; by family the mean over its sizes of F1, or of
+    false links if there are no links, NaN for methods without all sizes; and which of the two.
     """
     means, scores = defaultdict(lambda: defaultdict(list)), {}
     for row, of_row in found.items():
@@ -277,7 +276,7 @@ def brief(found: Results) -> tuple[list[str], dict[str, dict[str, float]], dict[
 
 def by_family(store: Store) -> str:
     """Return Markdown: families down and methods across, sizes pooled; F1, and below it the share
-    of pairs that are linked where nothing is to be found. The best in bold.
+    of linked pairs where there are no links. The best in bold.
 
     **Raises:** `ValueError` if there are no results.
     """
@@ -296,7 +295,7 @@ def by_family(store: Store) -> str:
 
 
 def _winners(score: Score, numbers: Mapping[str, float], methods, digits: int) -> set[str]:
-    """Return the methods that no other beats, as far as so many digits show."""
+    """Return the methods that no other beats to this number of digits."""
     shown = {m: round(numbers.get(m, math.nan), digits) for m in methods}
     shown = {m: number for m, number in shown.items() if not math.isnan(number)}
     top = (max if score.more else min)(shown.values(), default=math.nan)
@@ -310,7 +309,7 @@ def _marked(score: Score, numbers, methods) -> list[str]:
 
 
 def picture(store: Store, path: Path) -> Path:
-    """Draw families down, methods across: the brief table in colours, the best framed.
+    """Draw the short table in colours, families down and methods across, the best framed.
 
     **Raises:** `ValueError` if there are no results.
     """
@@ -363,7 +362,7 @@ def _cell(axis, i, j, number, wins, limits) -> None:
 
 def write_predictions(store: Store, directory: Path) -> int:
     """Write one `method/family_size_seed.npz` per unit with `scores` `[source target]` and, where
-    the method keeps links, `graph` `[source target lag]`; return how many.
+    the method keeps links, `graph` `[source target lag]`; return the number of files.
     """
     units = {Unit(*(getattr(r, n) for n in Unit._fields)) for r in store.rows(BENCHMARK)}
     for unit in sorted(units):

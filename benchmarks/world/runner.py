@@ -1,4 +1,4 @@
-"""Run methods over records of the families, or over the plants of a directory."""
+"""Run methods on records of the families, or on the plants of a directory."""
 
 import dataclasses
 import fnmatch
@@ -66,8 +66,8 @@ class Task:
 def choose(
     directory: Path | None = None, *, only: str | None = None, limit: int | None = None
 ) -> list[Kind]:
-    """Return families and sizes, or plants of a directory, by text or shell pattern; at most so
-    many.
+    """Return families and sizes, or plants of a directory, by text or shell pattern, at most
+    `limit`.
 
     **Raises:** `ValueError` if nothing is left.
     """
@@ -118,7 +118,7 @@ def run(
 
 
 def suits(method: str, kind: Kind) -> bool:
-    """Return whether a method is run on such records: some are made for one family, or take minutes
+    """Return whether a method is run on such records: some are for one family only, or take minutes
     with many variables.
     """
     most = settings().get(method, {}).get("dim", math.inf)
@@ -127,8 +127,8 @@ def suits(method: str, kind: Kind) -> bool:
 
 
 def evaluate(task: Task) -> list[Result]:
-    """Compute one task. An exception of the method becomes a status: a refusal, where it is the
-    sentence of a ValueError. Records are made before the clock starts.
+    """Compute one task. An exception of the method becomes a status: a refusal if it is a
+    `ValueError`. Records are made before the timing starts.
     """
     record = data.record(*task.kind, task.seed, task.directory)
     key = jr.fold_in(jr.key(task.seed), zlib.crc32("/".join(task.kind).encode()))

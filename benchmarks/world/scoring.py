@@ -1,4 +1,4 @@
-"""Scores of a prediction: links at exact lags where they are known, pairs otherwise."""
+"""Scores of a prediction: links at exact lags if these are known, pairs otherwise."""
 
 import numpy as np
 
@@ -15,19 +15,19 @@ def failed(found: Prediction) -> bool:
 
 
 def nothing(record: Record) -> Prediction:
-    """A prediction that failed."""
+    """Return the prediction of a failed method."""
     return Prediction(np.full(record.pairs.shape, np.nan))
 
 
 def score(found: Prediction, record: Record) -> dict[str, float]:
     """Return all scores of one prediction; a failed one keeps nothing and ranks nothing.
 
-    - `f1`: at exact lags between different variables if the record has any links and its lags are
-        known, of pairs if not; NaN if nothing is to be found, or the method only ranks.
-    - `auroc`: of pairs; NaN if nothing is to be found.
-    - `false`: links kept between variables that have none, as pairs, and `possible` ones.
-    - `at_once.f1`: of pairs related within a sampling interval, where method and record have any.
-    - what a table of verdicts counts, see `benchmarks.dirty.report.calibration`.
+    - `f1`: at exact lags between different variables if the record's lags are known, else of pairs;
+        NaN if there are no links, or the method only ranks.
+    - `auroc`: of pairs; NaN if there are no links.
+    - `false`: number of kept pairs without a link, and of `possible` ones.
+    - `at_once.f1`: of pairs related within a sampling interval, if method and record have any.
+    - the counts for a table of verdicts, see `benchmarks.dirty.report.calibration`.
     """
     where, bad = record.where, failed(found)
     ranking = np.zeros_like(found.scores) if bad else np.asarray(found.scores, float)

@@ -1,4 +1,4 @@
-"""Transfer entropy of pairs by nearest neighbours, small enough to read."""
+"""Transfer entropy of pairs by nearest neighbours, in a short form."""
 
 import numpy as np
 from jaxtyping import Bool, Float
@@ -11,12 +11,12 @@ def conditional_information(
     *,
     neighbours: int,
 ) -> float:
-    """Return information between two series given a third, in nats (Frenzel and Pompe 2007)."""
+    """Return the information between two series given a third, in nats (Frenzel and Pompe 2007)."""
     from scipy.spatial import cKDTree
     from scipy.special import digamma
 
     all_three = np.column_stack([a, b, given])
-    k = neighbours + 1  # the point itself is its own nearest
+    k = neighbours + 1  # the nearest point is the point itself
     radius = cKDTree(all_three).query(all_three, k=k, p=np.inf)[0][:, -1]
     # Strictly within the distance of the last neighbour.
     radius = np.nextafter(radius, 0)
@@ -38,11 +38,11 @@ def transfer_entropies(
     deviations: float,
     rng: np.random.Generator,
 ) -> tuple[Float[np.ndarray, "source target"], Bool[np.ndarray, "source target lag"]]:
-    """Return what a source's value so many samples before the present tells of the next sample of a
-    target, given the target's present; the most of all lags.
+    """Return the information of a source at a lag on the next sample of a target, given the
+    target's present; the largest of all lags.
 
-    A pair keeps its best lag if that tells more than sources shifted around in time do: more than
-    so many of their standard deviations above their mean.
+    A pair keeps its best lag if its information exceeds the mean of that of sources shifted in time
+    by more than a given number of their standard deviations.
     """
     n, dim = x.shape
     longest = max(lags)

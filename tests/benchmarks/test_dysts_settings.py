@@ -28,7 +28,7 @@ def test_unknown_settings_are_refused(tmp_path):
         Recipe(penalty="lasso")
     with pytest.raises(ValueError, match="graph must be one of"):
         Recipe(penalty="l0ndde", graph="strength")
-    with pytest.raises(ValueError, match="what the penalty was fitted with"):
+    with pytest.raises(ValueError, match="needs graph='penalty'"):
         Recipe(penalty="l0ndde", graph="full")
 
 
