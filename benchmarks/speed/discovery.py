@@ -132,7 +132,7 @@ def _peers(x, lags, windows) -> list[tuple[str, float, float, float]]:
 
 
 def growth(middle, doublings: int, *more, quick: bool = False) -> str:
-    """Time warm calls on simulated networks of several sizes, and fit the exponent of their growth."""
+    """Time warm calls on simulated networks of several sizes, and fit the growth exponents."""
     methods = _methods(quick=quick)
     scaled = [
         tuple(number * 2 ** (step * (k == axis)) for k, number in enumerate(middle))

@@ -191,7 +191,7 @@ def test_roots_that_blow_up_are_drawn_again(monkeypatch):
     assert (roots < 0.3).all()
     assert len(np.unique(roots)) == 3 * roots.shape[2]
     monkeypatch.setattr(coupled, "random_series", blowing_up(0.0))
-    with pytest.raises(ValueError, match="roots blew up with each of 40 systems"):
+    with pytest.raises(ValueError, match="roots diverged with each of 40 systems"):
         made("coupled/noise")
 
 
@@ -238,7 +238,7 @@ def test_run_generates_what_it_is_not_given(tmp_path, capsys):
         }
     assert main(["run", *arguments, *cached, "--only", "nothing"]) == 2
     assert main(["run", *arguments, "--data", str(tmp_path / "cache" / "seed2")]) == 2
-    assert "--graphs choose what is generated" in capsys.readouterr().err
+    assert "--graphs select generated graphs" in capsys.readouterr().err
     listed = json.loads((tmp_path / "cache" / "seed2" / "_simple_default.json").read_text())
     assert sorted(listed["graphs"]) == [file.stem for file in files]
 

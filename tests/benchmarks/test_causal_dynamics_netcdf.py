@@ -153,9 +153,9 @@ def test_tree_is_found_with_unique_names_and_without_results(tmp_path):
 
 def test_files_that_are_not_as_published_are_refused(tmp_path):
     stray = write_simple(tmp_path, folder="something")
-    with pytest.raises(ValueError, match="'something' is none of CausalDynamics"):
+    with pytest.raises(ValueError, match="'something' is not one of CausalDynamics"):
         data.find_files(tmp_path, only="Lorenz")
-    with pytest.raises(ValueError, match="none of CausalDynamics"):
+    with pytest.raises(ValueError, match="not one of CausalDynamics"):
         data.read_graph(stray)
     folder = tmp_path / "simple" / PLAIN / "data"
     no_graph = write(
@@ -172,7 +172,7 @@ def test_files_that_are_not_as_published_are_refused(tmp_path):
     )
     with pytest.raises(ValueError, match=r"time_series with axes \('time', 'system', 'dim'\)"):
         data.read_graph(flat)
-    with pytest.raises(ValueError, match="Unheard is no system of dysts"):
+    with pytest.raises(ValueError, match="Unheard is not a dysts system"):
         data.read_graph(write_simple(tmp_path, system="Unheard"))
 
 

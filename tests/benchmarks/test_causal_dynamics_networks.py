@@ -70,7 +70,7 @@ def test_three_nodes_have_few_graphs(confounded, n_graphs):
 
 
 def test_one_node_is_no_network():
-    with pytest.raises(ValueError, match="two nodes at least; got 1"):
+    with pytest.raises(ValueError, match="at least two nodes; got 1"):
         networks.random_graph(1, np.random.default_rng(0))
 
 

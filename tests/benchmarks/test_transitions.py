@@ -112,7 +112,7 @@ def test_repetitions_are_walked_once(rooms, walked):
 
 
 def test_a_folder_without_the_package_is_refused(tmp_path):
-    with pytest.raises(SystemExit, match="holds no folder ndde_jax"):
+    with pytest.raises(SystemExit, match="has no folder ndde_jax"):
         transitions.main(["--root", str(tmp_path)])
 
 
