@@ -150,7 +150,7 @@ class Store:
     def _refuse(self, problem: str) -> None:
         if problem:
             raise ValueError(
-                f"{self.path} is damaged: {problem}. Copy what is intact to a new file with "
+                f"{self.path} is damaged: {problem}. Copy the intact units to a new file with "
                 f"`python -m benchmarks.rescue {self.path} --out NEW`; a run into that "
                 "file computes what is missing."
             )

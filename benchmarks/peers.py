@@ -105,9 +105,9 @@ def lagged_sparse_regression(
 ) -> tuple[Float[np.ndarray, "target input"], Bool[np.ndarray, "target input"]]:
     """Return SINDy of every rate on all lagged inputs, standardised, from PySINDy.
 
-    Polynomials of degree 3 up to 12 inputs, of degree 2 up to 40, linear beyond: more terms than
-    samples help nobody. Returns the summed absolute coefficients of the terms that hold an input,
-    and whether there are any.
+    Polynomials of degree 3 up to 12 inputs, of degree 2 up to 40, linear beyond, so that there are
+    not more terms than samples. Returns the summed absolute coefficients of the terms with an
+    input, and whether there are any.
     """
     import pysindy
 

@@ -1,4 +1,4 @@
-"""Copy what is intact in damaged results: `python -m benchmarks.rescue A B ... --out FILE`."""
+"""Copy the intact units of damaged results: `python -m benchmarks.rescue A B ... --out FILE`."""
 
 import argparse
 import sys

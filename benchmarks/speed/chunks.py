@@ -113,8 +113,8 @@ def report(*, quick: bool = False) -> str:
                 rows[-1].append("yes" if found["exact"] else "no")
     title = (
         f"A record of {DIM} variables in single precision on disk, {LAGS} lags, one core for each "
-        "process. CPU seconds and memory are of all the process, its imports and what it compiles "
-        "included, and not of workers; seconds are of the call."
+        "process. CPU seconds and memory are of the whole process with imports and compilation, "
+        "without workers; seconds are of the call."
     )
     return f"{title}\n\n" + markdown(["samples", "", "CPU s", "s", "peak MB", "links exact"], rows)
 

@@ -184,7 +184,7 @@ def clean_flow(
     return Batch(x[-n * INSIDE :: INSIDE].swapaxes(0, 1), links, np.zeros((dim, dim), bool))
 
 
-# ---- what is unseen ----
+# ---- hidden drivers ----
 
 DRIVERS = ("slow", "bursty", "oscillating", "white")
 
