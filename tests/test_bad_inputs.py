@@ -301,7 +301,9 @@ def test_a_fit_that_stops_by_itself_has_no_reverse_derivative_and_says_so():
             ndde.fit(method, windows, ndde.FitConfig(patience=patience, **sizes), key=key).risk
         )
 
-    with pytest.raises(RuntimeError, match=r"fit takes a number.*use FitConfig\(patience=None\)"):
+    with pytest.raises(
+        RuntimeError, match=r"the number of steps of fit.*use FitConfig\(patience=None\)"
+    ):
         jax.grad(risk)(0.1, 20)
     value, forward = jax.jvp(lambda c: risk(c, 20), (0.1,), (1.0,))
     np.testing.assert_allclose(value, risk(0.1, 20), rtol=1e-5)

@@ -430,8 +430,8 @@ def fit(
     # JAX raises such an error for a loop, but in reverse mode these results come first.
     return nondifferentiable_backward(
         result,
-        msg="fit takes a number of steps that depends on the data, so it has no reverse derivative "
-        "(grad); use FitConfig(patience=None), or forward mode (jvp).",
+        msg="the number of steps of fit depends on the data, so it has no reverse-mode "
+        "derivative (grad); use FitConfig(patience=None), or forward mode (jvp).",
     )
 
 
@@ -667,7 +667,7 @@ def fit_many(
     """
     check_method(method)
     check_config(config, FitConfig)
-    check_concrete("fit_many", (windows, config, method), "Use fit, which can.")
+    check_concrete("fit_many", (windows, config, method), "Use fit, which may be traced.")
     if isinstance(windows, Windows | Mapping | str) or not isinstance(windows, Iterable):
         raise ValueError(
             f"windows must be a list with one Windows per system; got {short_repr(windows)}."

@@ -174,9 +174,9 @@ def _check_enough(data: KnownData, lags: tuple[int, ...], graph) -> None:
     n, needed = int((data.weight > 0).sum()), fewest_windows(int(graph.sum()))
     if delayed.any():
         raise ValueError(
-            f"delays of up to {lags[-1]} samples leave {n} steps to explain, not all of which have "
-            f"values at neighbouring delays, but at least {needed} are needed. Use a longer series "
-            "or shorter lags."
+            f"delays of up to {lags[-1]} samples leave {n} steps, not all of which have values at "
+            f"neighbouring delays; at least {needed} that have them are needed. Use a longer "
+            "series or shorter lags."
         )
 
 

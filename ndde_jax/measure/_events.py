@@ -56,10 +56,11 @@ class Events(NamedTuple):
         """A sentence for a report."""
         dim = len(self.next)
         return (
-            f"{self.ranking.reason[0].upper()}{self.ranking.reason[1:]} Edges were searched for in "
-            f"the {int(self.next.sum())} of {dim * (dim - 1)} ordered pairs that the tree of the "
-            "greatest likenesses joins and in which one variable follows the other most closely. "
-            "Effects over longer distances cannot be told from those of the variables between."
+            f"{self.ranking.reason[0].upper()}{self.ranking.reason[1:]} Edges were searched only "
+            f"in the {int(self.next.sum())} of {dim * (dim - 1)} ordered pairs that are joined by "
+            "the tree of the greatest likenesses and in which one variable follows the other "
+            "most closely. Effects over longer distances cannot be distinguished from those of "
+            "the variables between."
         )
 
 

@@ -53,8 +53,8 @@ TOGETHER = (
     "weak individually."
 )
 PROXIES = (
-    "Much of the residuals is common to all variables, as the market is to shares. Inputs that "
-    "explain nothing beyond these common factors are omitted: {}."
+    "Much of the residuals is common to all variables, like the market factor of shares. Inputs "
+    "that explain nothing beyond these common factors are omitted: {}."
 )
 ALONE = (
     "Past states were omitted as inputs of {} of {} variables: without noise, differences of a few "

@@ -87,7 +87,7 @@ def midpoint_windows(
         check_lagged_model(model)
         if rate is not None or tuple(model.lags) != read_lags(lags):
             raise ValueError(
-                f"expected rate or model, and a model with the lags {read_lags(lags)}; got "
+                f"expected either rate or model, and a model with the lags {read_lags(lags)}; got "
                 f"{'both' if rate is not None else tuple(model.lags)}."
             )
     steps = read_steps(x, dt=dt, lags=lags, names=names, prior=prior)

@@ -80,8 +80,8 @@ def completed(samples: Samples, lags: tuple[int, ...]) -> Completed | None:
     values = tuple(new.astype(x.dtype) for new, x in zip(values, samples.values, strict=True))
     made = dataclasses.replace(samples, values=values)
     said = (
-        f"{complete} of {len(gone)} windows miss nothing. To begin with, {enough - complete} of "
-        f"those that miss fewest values are completed by {int(fill.sum())} estimates. Each "
+        f"{complete} of {len(gone)} windows are complete. Initially, {enough - complete} of those "
+        f"with the fewest missing values are completed by {int(fill.sum())} estimates. Each "
         "variable is then explained in all windows in which its rate and inputs are measured."
     )
     return Completed(made, said)

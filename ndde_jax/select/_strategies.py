@@ -596,7 +596,7 @@ class Gates(AbstractStrategy):
 
     def __check_init__(self):
         if self.starts is not None and not self.improve:
-            raise ValueError("starts are for gates that are improved; leave out improve=False.")
+            raise ValueError("starts apply only to gates that are improved; omit improve=False.")
 
     def search(self, windows, price, key) -> Recovery:
         """Return the graph after the fit of the penalty and the flips."""
@@ -737,7 +737,7 @@ class CoefficientPath(AbstractStrategy):
         if not (price is None or isinstance(price, PerInput)):
             raise ValueError(
                 "price must be a coefficient per input for a path of coefficients; got "
-                f"{type(price).__name__}. Leave it out to let held-out blocks choose."
+                f"{type(price).__name__}. Omit it to let held-out blocks decide."
             )
         path_key, fit_key = jr.split(key)
         options = dict(key=path_key, config=self.config, refit=self.refit)

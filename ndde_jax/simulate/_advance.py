@@ -92,16 +92,16 @@ class PathStatus(eqx.Enumeration):
     """The status at the end of a simulation."""
 
     successful = "successful"
-    diverged = "diverged: a value is not finite; take a smaller dt, or confine a learned model"
+    diverged = "diverged: a value is not finite; use a smaller dt, or confine a learned model"
     unstable = (
-        "unstable: the path grows because its steps are too long for this drift; take a smaller dt"
+        "unstable: the path grows because its steps are too long for this drift; use a smaller dt"
     )
-    outside = "outside: a delay lies outside delay_bounds, so all values are NaN; take wider bounds"
+    outside = "outside: a delay lies outside delay_bounds, so all values are NaN; widen the bounds"
     crossed = (
-        "crossed: the diffusion of a variable depends on another, which Milstein's method leaves "
-        "out; take diffrax.Euler() or diffrax.EulerHeun()"
+        "crossed: the diffusion of a variable depends on another, which Milstein's method "
+        "neglects; use diffrax.Euler() or diffrax.EulerHeun()"
     )
-    interrupted = "interrupted: the path ends where it had got to"
+    interrupted = "interrupted: the path ends where it was stopped"
 
 
 class Path(eqx.Module):
@@ -223,8 +223,8 @@ def _whole_jvp(primals, tangents, *, plan: Plan):
     moved = tangents[0].delays.steps is not None
     if moved and plan.tableau.stages:
         raise ValueError(
-            f"{type(plan.tableau.solver).__name__} has delays on the grid and no derivative by "
-            "them; take diffrax.Heun()."
+            f"{type(plan.tableau.solver).__name__} needs delays on the grid, so it has no "
+            "derivative with respect to them; use diffrax.Heun()."
         )
 
     def run(problem, noise, end):

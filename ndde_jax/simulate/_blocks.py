@@ -43,8 +43,8 @@ def read_past(
     if tableau.stages:
         if not problem.delays.on_grid:
             raise ValueError(
-                f"{type(tableau.solver).__name__} reads the past at its own stages: it needs "
-                "delays that are known whole multiples of dt, without delay_bounds. Take "
+                f"{type(tableau.solver).__name__} reads the past at its own stages, so it needs "
+                "known delays that are whole multiples of dt, without delay_bounds. Use "
                 "diffrax.Heun() for others."
             )
         rows = [jax.lax.dynamic_slice_in_dim(records, n - back, n_steps)[:, 2:] for back in whole]

@@ -63,10 +63,12 @@ class DelayTerm(diffrax.AbstractTerm):
     ):
         model = drift if isinstance(drift, AbstractDelayModel) else None
         if model is not None and (delays is not None or lags is not None):
-            raise ValueError("a learned model brings its own delays; leave them out.")
+            raise ValueError("a learned model has its own delays; omit them.")
         name = "delays" if lags is None else "lags"
         if history is None and not is_system(drift):
-            raise ValueError("history is missing: a function of time, the state before the start.")
+            raise ValueError(
+                "history is missing; give a function of time, the state before the start."
+            )
         given = read_system(drift, delays, lags, None, history, None, noisy=False)
         drift, delays, history = given.drift, given.delays, given.history
         if model is not None:
@@ -88,8 +90,8 @@ class DelayTerm(diffrax.AbstractTerm):
             )
         if not is_traced(delays) and not (np.size(delays) and np.all(np.asarray(delays) > 0)):
             raise ValueError(
-                f"{name} must be positive and at least one; got {delays}. Without delays take "
-                "diffrax.ODETerm, of model.vector_field if there is a model."
+                f"{name} must hold at least one delay, all of them positive; got {delays}. "
+                "Without delays use diffrax.ODETerm, with model.vector_field for a model."
             )
         self.delays = jnp.atleast_1d(jnp.asarray(delays, jnp.result_type(float)))
 
@@ -345,8 +347,8 @@ def _bind(terms, reader: Callable):
 
     if any(map(_is_adjoint, jax.tree.leaves(terms, is_leaf=_is_adjoint))):
         raise ValueError(
-            "BacksolveAdjoint would run the equation backwards, and a delay equation has no way "
-            "back; take the default, diffrax.RecursiveCheckpointAdjoint()."
+            "BacksolveAdjoint solves an equation backwards in time, which is impossible with "
+            "delays; use the default, diffrax.RecursiveCheckpointAdjoint()."
         )
 
     def bind(term):

@@ -101,7 +101,7 @@ class GridBrownianPath(diffrax.AbstractBrownianPath):
         """Return the increment over the step from `t0` to `t1`; NaN if that is no grid step."""
         del left
         if t1 is None:
-            raise ValueError("GridBrownianPath knows increments only; give both ends of a step.")
+            raise ValueError("GridBrownianPath holds increments only; give both ends of a step.")
         position = (jnp.asarray(t0) - self.t0) / self.dt
         step = jnp.round(position).astype(jnp.int32)
         length = (jnp.asarray(t1) - t0) / self.dt

@@ -93,7 +93,7 @@ def read_delays(
     lags = () if lags is None else lags
     if callable(lags):
         raise ValueError(
-            f"{name} that depend on time or state have no buffer of a known size here; give the "
+            f"{name} that depend on time or state need a buffer of unknown size; pass the "
             "function to ndde.simulate.DelayTerm, for diffrax.diffeqsolve."
         )
     check_real_array(lags, name, "delays in units of time, one number or a list")
@@ -129,15 +129,17 @@ def read_delays(
         raise argument_error(limits, "finite", bounds)
     if high > MOST_STEPS:
         raise ValueError(
-            f"{name} of up to {high * float(dt):.3g} are {high:.3g} steps of dt = {float(dt):.3g}, "
-            f"more than {MOST_STEPS:.0e} that can be kept in memory; take a larger dt."
+            f"{name} of up to {high * float(dt):.3g} are {high:.3g} steps of dt = "
+            f"{float(dt):.3g}, more than {MOST_STEPS:.0e} that can be kept in memory; use a "
+            "larger dt."
         )
     shortest = math.floor(low * (1 + close))
     longest = math.ceil(high * (1 - close))
     if shortest < 1:
         raise ValueError(
             f"the shortest of {name}, {low * float(dt):g}, is below the step dt = {float(dt):g}, "
-            "so a step would need its own end; take dt no larger than the shortest delay."
+            "so a step would need the state at its own end; use a dt of at most the shortest "
+            "delay."
         )
     needed = longest + 1
     if few_sizes:
@@ -154,7 +156,7 @@ def _held_within(lags, known, bounds, dt, name: str, limits: str):
         if np.any(known < low) or np.any(known > high):
             raise ValueError(
                 f"{name} must lie within {limits} = ({bounds[0]:g}, {bounds[1]:g}), which fix the "
-                f"size of buffers; got {known}. Take wider bounds."
+                f"size of buffers; got {known}. Widen the bounds."
             )
         return lags / dt, None
     inside = (lags >= low) & (lags <= high)
@@ -219,7 +221,7 @@ def _shape_of(function: Callable, at: tuple[Any, ...], name: str) -> Any:
         ) from error
     except IndexError as error:
         raise ValueError(
-            f"{name}(t, x, lagged, args) reads what is not there: x has the shape {at[1].shape}, "
+            f"{name}(t, x, lagged, args) indexes beyond an array: x has the shape {at[1].shape}, "
             f"and delays= makes lagged {at[2].shape}. It fails with: {error}"
         ) from error
 
@@ -337,13 +339,13 @@ class Problem(eqx.Module):
         if shape != state:
             raise ValueError(
                 f"Milstein's method needs diagonal noise, a sigma of shape {state}; got {shape}. "
-                "Take diffrax.Euler() (Itô) or diffrax.EulerHeun() (Stratonovich)."
+                "Use diffrax.Euler() (Itô) or diffrax.EulerHeun() (Stratonovich)."
             )
         closed = jax.make_jaxpr(lambda lagged: self.sigma(*at[:2], lagged, at[3]))(at[2])
         if any(partial_eval.dce_jaxpr(closed.jaxpr, [True])[1]):
             raise ValueError(
-                "Milstein's method needs a sigma of the present state, and this one reads lagged: "
-                "its next term would be a double integral over two times. Take diffrax.Euler() "
+                "Milstein's method needs a sigma of the present state, but this one reads "
+                "lagged, which requires double integrals over two times. Use diffrax.Euler() "
                 "(Itô) or diffrax.EulerHeun() (Stratonovich)."
             )
 
@@ -464,8 +466,8 @@ def noise_shape(shape: Any, state: tuple[int, ...], diagonal: bool, what: str) -
     else:
         allowed = f"a number, a diagonal [{dim}] or a matrix [{dim} noise]"
         if batch:
-            allowed += f", the matrix also once per member, {[*batch, dim]} and noise"
-            hint = " Say diagonal=True for one diagonal per member." if shape == state else ""
+            allowed += f", or one matrix per member, {[*batch, dim]} and noise"
+            hint = " Use diagonal=True for one diagonal per member." if shape == state else ""
     raise ValueError(f"{what} must be {allowed}; got shape {shape}.{hint}")
 
 

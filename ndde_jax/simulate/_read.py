@@ -46,9 +46,11 @@ def check_counts(n_steps: Any, save_every: Any) -> None:
         if not whole or value < 1:
             raise argument_error(name, "a positive whole number", value)
         if value > MOST_STEPS:
-            raise ValueError(f"{name} must be at most {MOST_STEPS}, to be counted; got {value}.")
+            raise ValueError(f"{name} must be at most {MOST_STEPS}; got {value}.")
     if save_every > n_steps:
-        raise ValueError(f"save_every = {save_every} exceeds n_steps = {n_steps}: nothing is kept.")
+        raise ValueError(
+            f"save_every = {save_every} exceeds n_steps = {n_steps}, so no state is saved."
+        )
 
 
 class Given(NamedTuple):
@@ -70,7 +72,7 @@ def is_system(value: Any) -> bool:
 def read_system(drift, delays, lags, dt, history, sigma, *, noisy: bool) -> Given:
     """Return the parts of the equation; a `System` supplies those that are not arguments."""
     if delays is not None and lags is not None:
-        raise ValueError("give the delays as delays=, or as lags=, which is the same; got both.")
+        raise ValueError("give the delays as delays= or as lags=, which mean the same; got both.")
     name = "delays" if lags is None else "lags"
     delays = lags if delays is None else delays
     if is_system(drift):
@@ -83,8 +85,8 @@ def read_system(drift, delays, lags, dt, history, sigma, *, noisy: bool) -> Give
         drift = drift.drift
     if history is None:
         raise ValueError(
-            "history is missing: a state [dim], samples [time dim] or a function of time. Only a "
-            "System brings its own."
+            "history is missing; give a state [dim], samples [time dim] or a function of time. "
+            "Only a System has its own."
         )
     return Given(drift, delays, dt, history, 0.0 if sigma is None else sigma, name)
 
@@ -93,7 +95,7 @@ def read_bounds(delay_bounds: Any, lag_bounds: Any) -> Any:
     """Return the bounds from one of their two names."""
     if delay_bounds is not None and lag_bounds is not None:
         raise ValueError(
-            "give the bounds as delay_bounds=, or as lag_bounds=, which is the same; got both."
+            "give the bounds as delay_bounds= or as lag_bounds=, which mean the same; got both."
         )
     return lag_bounds if delay_bounds is None else delay_bounds
 
@@ -128,7 +130,7 @@ def read_problem(
     t0 = constant(t0, dtype)
     if isinstance(drift, AbstractDelayModel):
         if lags is not None:
-            raise ValueError(f"a learned model brings its own lags; leave {name} out.")
+            raise ValueError(f"a learned model has its own lags; omit {name}.")
         dt, delays = _model_grid(drift, dt, dtype)
         spacing, needed = drift.dt, max(drift.lags) + 1
         drift = LearnedDrift(drift)
@@ -146,8 +148,8 @@ def read_problem(
     breaks = None
     if tableau.stages and jumps is not None:
         raise ValueError(
-            f"{type(tableau.solver).__name__} does not divide its steps, so it takes no jumps; "
-            "take diffrax.Heun()."
+            f"{type(tableau.solver).__name__} does not divide its steps, so it cannot handle "
+            "jumps; use diffrax.Heun()."
         )
     # A solver that reads stages of earlier steps is on the right side of a jump at the start.
     if n_steps is not None and not tableau.stages:
@@ -170,7 +172,7 @@ def check_signature(function: Callable, name: str = "drift") -> None:
         neutral = " Delayed derivatives (neutral equations) are not solved." * (name == "drift")
         raise ValueError(
             f"{name} must be a function {name}(t, x, lagged, args) of the time, the state, the "
-            f"states a delay ago and args; {error}.{neutral}"
+            f"delayed states and args; {error}.{neutral}"
         ) from error
 
 
@@ -180,8 +182,8 @@ def _check_resolution(t0: Any, dt: Any, dtype: Any) -> None:
         return
     if np.spacing(np.abs(np.asarray(t0, dtype))) > np.abs(dt) / 16:
         raise ValueError(
-            f"{jnp.dtype(dtype).name} does not tell times apart that are dt = {float(dt):g} from "
-            f"one another at t0 = {float(t0):g}; count time from the start, t0=0, or turn on "
+            f"{jnp.dtype(dtype).name} cannot resolve times dt = {float(dt):g} apart "
+            f"at t0 = {float(t0):g}; count time from the start, t0=0, or enable "
             'jax.config.update("jax_enable_x64", True).'
         )
 
@@ -199,14 +201,14 @@ def read_start(y0: Any, state: tuple[int, ...], dtype) -> Any:
 def read_step(dt: Any, lags: Any) -> Any:
     """Return the step, a positive number; it may be traced only without lags."""
     if dt is None:
-        raise ValueError("dt is missing: the length of a step, in units of time.")
+        raise ValueError("dt is missing; give the length of a step, in units of time.")
     check_number(dt, "dt")
     if is_traced(dt):
         # Also if only grad traces it: the value would be known, but the derivative lost.
         if lags is not None:
             raise ValueError(
-                "dt is traced by jit, vmap or grad; with delays make it a number, since it fixes "
-                "the size of buffers."
+                "dt is traced by jit, vmap or grad; with delays it must be a number, since it "
+                "fixes the size of buffers."
             )
         return dt
     known = concrete(dt)
@@ -245,8 +247,8 @@ def _model_grid(model, dt, dtype) -> tuple[Any, Delays]:
         own, given = concrete(model.dt), None if is_traced(dt) else concrete(dt)
         if own is None or given is None:
             raise ValueError(
-                "dt beside a learned model fixes the size of buffers, so neither it nor the "
-                "model's own may be traced by jit, vmap or grad; leave it out, or close over the "
+                "with a learned model, dt fixes the size of buffers, so neither dt nor the "
+                "model's own may be traced by jit, vmap or grad; omit dt, or close over the "
                 "model."
             )
         substeps = max(round(float(own) / float(given)), 1)
@@ -277,15 +279,17 @@ def read_history(history: Any, spacing, needed: int, dtype) -> Any:
         raise ValueError("history must be a state [dim], samples [time dim] or a function of time.")
     known = concrete(history)
     if known is not None and not np.isfinite(known).all():
-        raise ValueError("history holds values that are not finite; fill or cut them first.")
+        raise ValueError(
+            "history must be finite; fill or remove its missing or infinite values first."
+        )
     if 0 in values.shape:
         raise ValueError(f"history must hold at least one number; got shape {values.shape}.")
     if values.ndim == 1:
         return ConstantHistory(values)
     if values.shape[0] < needed:
         raise ValueError(
-            f"history has {values.shape[0]} samples, which ends short of the longest lag; "
-            f"it needs {needed}, the last one at the start."
+            f"history has {values.shape[0]} samples, too few for the longest lag; it needs "
+            f"{needed}, the last of them at the start."
         )
     # A program is compiled for each number of samples, so samples that are not read are dropped,
     # except for a few. Interpolation needs two of these.
@@ -315,7 +319,7 @@ def read_sigma(sigma: Any, state: tuple[int, ...], order: int, dtype, *, diagona
     sigma = constant(sigma, dtype) if isinstance(sigma, float | int) else to_jax(sigma, dtype)
     noise_shape(sigma.shape, state, diagonal, "sigma")
     if known is not None and not np.all(np.isfinite(known)):
-        raise ValueError("sigma holds values that are not finite.")
+        raise ValueError("sigma must be finite; it holds missing or infinite values.")
     # A zero that is not traced needs no draws.
     return None if known is not None and not known.any() else sigma
 
@@ -326,7 +330,7 @@ def read_noise(key: Any, increments: Any, problem: Problem, n_steps: int) -> Any
     if problem.sigma is None:
         return None
     if key is not None and increments is not None:
-        raise ValueError("give the noise as key=, or as increments=; got both.")
+        raise ValueError("give the noise as key= or as increments=; got both.")
     if increments is not None:
         check_real_array(increments, "increments", "[time *noise]")
         noise = to_jax(increments, problem.dt.dtype)

@@ -263,7 +263,7 @@ def log_density(
     first, n = problem.delays.longest, states.shape[0] - 1
     if n <= first:
         raise ValueError(
-            f"path has {n + 1} samples, and its longest delay is {first} steps; it needs more."
+            f"path has {n + 1} samples, but its longest delay is {first} steps; it needs more."
         )
     dim = states.shape[1]
     if not callable(sigma):
@@ -272,7 +272,8 @@ def log_density(
         known = concrete(sigma)
         if known is not None and known.ndim < 2 and not np.all(known):
             raise ValueError(
-                "sigma must not be zero: a path of which a variable has no noise has no density."
+                "sigma must not be zero: a path has no density if one of its variables has no "
+                "noise."
             )
         sigma = jnp.asarray(sigma, states.dtype)
     drop_programs_if_many(problem, states, sigma)

@@ -168,7 +168,7 @@ def read_solver(solver: Any, *, noisy: bool = True) -> Tableau:
     )
     stochastic = kind in RULES or kind in (diffrax.SRA1, diffrax.ShARK)
     if not (issubclass(kind, diffrax.Euler) or explicit or (noisy and stochastic)):
-        noise = ", or for noise ItoMilstein, StratonovichMilstein, EulerHeun, SRA1 or ShARK"
+        noise = ", or with noise ItoMilstein, StratonovichMilstein, EulerHeun, SRA1 or ShARK"
         implicit = ""
         if isinstance(solver, diffrax.AbstractImplicitSolver):
             implicit = (

@@ -48,10 +48,10 @@ def delays_of(drift: Any, delays: Any = None) -> np.ndarray:
     """Return τ_a in units of time: the delays of the drift, or the given ones."""
     is_model = isinstance(drift, AbstractDelayModel)
     if is_model and drift.lags[0] != 0:
-        raise ValueError(f"drift must know the present state, lag 0; its lags are {drift.lags}.")
+        raise ValueError(f"drift must have lag 0, the present state; its lags are {drift.lags}.")
     if is_model or isinstance(drift, System):
         if delays is not None:
-            raise ValueError("delays must be left out: the drift brings its own.")
+            raise ValueError("delays must be omitted: the drift has its own.")
         return np.asarray(drift.delays, float)[1:] if is_model else np.asarray(drift.lags, float)
     check_real_array(() if delays is None else delays, "delays", "times", finite=True)
     delays = np.atleast_1d(np.asarray(() if delays is None else delays, float))
@@ -262,8 +262,9 @@ def dissipativity(
         return _certified(drift, center)
     if histories is None:
         raise ValueError(
-            "histories are missing, [sample lag dim] in physical units: of this drift nothing is "
-            "proved, only estimated. A drift that confine or damp made needs none."
+            "histories are missing. The constants of this drift can only be estimated, from "
+            "histories [sample lag dim] in physical units. Only drifts made by confine or damp "
+            "need none."
         )
     check_concrete("dissipativity", (drift, histories, center, delays), "Call it outside.")
     delays = delays_of(drift, delays)
@@ -340,13 +341,14 @@ def linear_dissipativity(
 
 def _certified(drift: RestoredDDE, center: Any) -> Dissipativity:
     if center is not None:
-        raise ValueError("center must be left out: a restored drift brings its own.")
+        raise ValueError("center must be omitted: a restored drift has its own.")
     known = drift.certificate()
     delays = drift.delays[1:]
     return Dissipativity(
         center=drift.center, beta0=known.beta0, alpha=known.alpha, delays=delays,
         beta=jnp.zeros_like(delays), kind="certified",
-        evidence="from the weights: a linear restoring force and a bounded rest, every history",
+        evidence="from the weights, for all histories: a linear restoring force and a bounded "
+        "remainder",
     )  # fmt: skip
 
 
@@ -366,8 +368,8 @@ def _estimated(drift, histories, center, delays, sigma_trace) -> Dissipativity:
     return Dissipativity(
         center=center, beta0=beta0, alpha=max(alpha, 0.0), delays=delays, beta=beta,
         kind="estimated",
-        evidence=f"from {len(pull)} histories within {reach:.3g} of the centre, nothing beyond; "
-        f"{broken:.1%} of those from the second half break the constants of the first"
+        evidence=f"from {len(pull)} histories within {reach:.3g} of the centre, none beyond; "
+        f"{broken:.1%} of those in the second half violate the constants of the first"
         + (f"; {lost} more had no finite drift" if lost else ""),
     )  # fmt: skip
 
@@ -394,7 +396,7 @@ def _values(drift, histories, center):
     pull, squares = (np.asarray(values, float) for values in found)
     finite = np.isfinite(pull)
     if not finite.any():
-        raise ValueError("drift must be finite at some of the histories; it is at none.")
+        raise ValueError("drift must be finite for at least one history; it is finite for none.")
     return pull[finite], squares[finite], int((~finite).sum())
 
 
@@ -450,7 +452,7 @@ def check_dissipative(known: Any) -> None:
     if not is_traced(known) and not bool(known.holds):
         raise ValueError(
             f"known must satisfy B < β_0; here B = {float(jnp.sum(known.feedback)):.4g} and β_0 = "
-            f"{float(known.beta0):.4g}, so it bounds no moment and there is nothing to hand on."
+            f"{float(known.beta0):.4g}, so it bounds no moment and no bound follows from it."
         )
 
 
@@ -498,7 +500,7 @@ def halanay_rate(decay: Number, feedback: Any, delays: Any) -> Float[Array, ""]:
     if not is_traced(decay, feedback) and not float(jnp.sum(feedback)) < float(decay):
         raise ValueError(
             f"decay must exceed the sum of feedback, {float(jnp.sum(feedback)):.4g}; got "
-            f"{float(decay):.4g}: Halanay's condition fails, and nothing need decay."
+            f"{float(decay):.4g}: Halanay's condition fails, and solutions need not decay."
         )
     return _rightmost(jnp.asarray(decay, float), feedback, delays)
 
@@ -588,7 +590,7 @@ def moments(
     raw = 2 * order * known.level + order * size + 2 * order * (order - 1) * largest**2
     if order == 1:
         if slack is not None:
-            raise ValueError("slack must be left out for order 1, where there is nothing to trade.")
+            raise ValueError("slack must be omitted for order 1, which does not use it.")
         spare, constant = jnp.zeros(()), raw
     else:
         room = 2 * order * margin

@@ -370,7 +370,9 @@ def finite_sample_terms(
     if not is_traced(steps) and float(np.max(np.asarray(steps))) > 1:
         raise ValueError("steps must be at most 1; choose a longer unit of time.")
     if (modulus is None) == (holder is None):
-        raise ValueError("give modulus, or holder, and not both: one says how the drift moves.")
+        raise ValueError(
+            "give either modulus or holder, which state how much the drift varies, not both."
+        )
     check_non_negative(gap=gap)
     for name, value in (("modulus", modulus), ("holder", holder)):
         if value is not None:

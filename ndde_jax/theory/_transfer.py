@@ -85,7 +85,7 @@ def transferred(
         beta0=known.beta0 - slack / 2,
         alpha=known.alpha + more,
         inside=known.inside + more + slack * known.radius**2 / 2,
-        evidence=f"{known.evidence or known.kind}; handed on by the error of the drift",
+        evidence=f"{known.evidence or known.kind}; transferred by the error of the drift",
     )
 
 
@@ -234,7 +234,7 @@ def transfer_curve(
     given = delays_of(drift, delays)
     dt = getattr(drift, "dt", None) if dt is None else dt
     if dt is None:
-        raise ValueError("dt is missing: the length of a step, in units of time.")
+        raise ValueError("dt is missing; give the length of a step, in units of time.")
     check_positive(dt=dt)
     true_key, again, *keys = jr.split(key, 2 + len(learned))
 
@@ -251,10 +251,10 @@ def transfer_curve(
     if truth.ndim != 2:
         raise ValueError(f"history must be of one system, [dim]; got states {truth.shape[1:]}.")
     if not np.isfinite(truth).all():
-        raise ValueError("drift diverged; take a smaller dt.")
+        raise ValueError("drift diverged; use a smaller dt.")
     noise = np.asarray(_sigma(sigma, truth.shape[1]))
     if noise.shape[0] != noise.shape[1] or np.linalg.cond(noise) > 1e12:
-        raise ValueError("sigma must be invertible: with singular noise laws need not overlap.")
+        raise ValueError("sigma must be invertible: with singular noise the laws need not overlap.")
     back = [
         np.concatenate([[0], np.round(delays_of(which, told(which)) / float(dt)).astype(int)])
         for which in (drift, *learned)

@@ -33,12 +33,12 @@ def read_span(value: Any, found: Any, name: str, least: int = 1) -> int:
         ratio = unit_ratio(match[2], own)
         if ratio is None and all(unit_ratio(match[2], u) is None for u in ("second", "month")):
             expected = "expected one such as 'h', 'day' or 'month', or samples without a unit."
-            raise ValueError(f"{name}={value!r}: {match[2]!r} is no unit of time; {expected}")
+            raise ValueError(f"{name}={value!r}: {match[2]!r} is not a unit of time; {expected}")
         if ratio is None:
             said = f"in {own!r}" if own else "without a unit of time"
             raise ValueError(
-                f"{name}={value!r} cannot be read: the data are counted {said}. Give it in "
-                "samples, or in that unit."
+                f"{name}={value!r} cannot be converted: the times of the data are {said}. Give it "
+                "in samples or in that unit."
             )
         number *= ratio / float(found.dt)
     samples = round(number)
@@ -101,7 +101,7 @@ def kept_lags(found: Any, i: int, j: int, lag: Any, name: str, without: str) -> 
     """
     kept, said = np.flatnonzero(found.graph[i, j]), f"{found.names[i]} -> {found.names[j]}"
     if not len(kept):
-        raise ValueError(f"{said} is no edge of the graph, so {without}.")
+        raise ValueError(f"{said} is not an edge of the graph, so {without}.")
     if lag is None:
         return kept
     if isinstance(lag, bool) or not isinstance(lag, int | np.integer):
@@ -109,7 +109,7 @@ def kept_lags(found: Any, i: int, j: int, lag: Any, name: str, without: str) -> 
     here = kept[np.asarray(found.lags)[kept] == lag]
     if not len(here):
         listed = ", ".join(str(found.lags[a]) for a in kept)
-        raise ValueError(f"{name}: {said} is kept at {listed} samples; got {short_repr(lag)}.")
+        raise ValueError(f"{name}: {said} has lags of {listed} samples; got {short_repr(lag)}.")
     return here
 
 

@@ -459,8 +459,8 @@ def read_record(
     check_concrete(
         f"reading {name}",
         given,
-        "There, simulate the learned drift by ndde_jax.solve_sdde(found.model, history=...), which "
-        "is differentiable.",
+        "There, simulate the learned drift with ndde_jax.solve_sdde(found.model, history=...), "
+        "which is differentiable.",
     )
     samples, dt, dim = found.samples, float(found.dt), len(found.names)
     labelled = None if isinstance(given, Samples) else read_labelled(given)
@@ -559,7 +559,7 @@ def read_history(found: Any, history: Any, need: int | None = None) -> Origin:
             )
     if len(values) < need:
         raise ValueError(
-            f"history must hold at least {need} samples, the largest lag and the present; got "
+            f"history must hold at least {need} samples, for the largest lag and the present; got "
             f"{len(values)}."
         )
     values = values[-max(need, min(len(values), 3 * need + 20)) :]
@@ -635,5 +635,7 @@ def known_inputs(
     missing = [name for name in found.inputs if name not in given]
     if not missing:
         return change, ()
-    note = f"The future of {', '.join(missing)}, which nothing else drives, is forecast as well"
+    note = (
+        f"The future of {', '.join(missing)}, which no other variable drives, is forecast as well"
+    )
     return change, (f"{note}; if it is known, give it as inputs= in Python.",)

@@ -567,9 +567,9 @@ def _result(base: Samples, p: Problem, path: Path, failed, before, left) -> Impu
     text = (
         f"{count} values that were not measured ({named(base, columns)}) are estimated by the "
         f"model, {count / of:.1%} of all"
-        + (f"; {still} stay missing" if still else "")
-        + f". The last round moved them by {moved:.2g} standard deviations. Such values favour the "
-        "model: strengths of edges through them are optimistic."
+        + (f"; {still} remain missing" if still else "")
+        + f". The last round changed them by {moved:.2g} standard deviations. Such values favour "
+        "the model: strengths of edges through them are optimistic."
     )
     changes = {"values": tuple(drawn[0])}
     complete = treated(base, IMPUTE, text, count / of, columns, changes) if count else base
@@ -610,7 +610,7 @@ def _notes(table, left) -> tuple[str, ...]:
         part, first, last, *_ = failed[0]
         values = sum(row[3] for row in failed)
         notes.append(
-            f"{len(failed)} of {len(table)} stretches are left as they were, {values} values: no "
+            f"{len(failed)} of {len(table)} stretches are left unchanged, {values} values: no "
             f"path of the learned system leads through them (the first in recording {part}, "
             f"samples {first} to {last})."
         )

@@ -191,7 +191,7 @@ class WithInterventions:
         acted += shifted
         if not acted and edits is None:
             raise ValueError(
-                "intervene needs something to do: values to set, shift=, cut=, scale= or delay=."
+                "intervene needs a change: values to set, shift=, cut=, scale= or delay=."
             )
         given = (origin.newest(need), paths, key)
         baseline, first = learned_paths(self, ensemble, plain, *given)
@@ -353,8 +353,8 @@ def _check_set(found, change: Change, changed, acted) -> None:
             logarithm = found.samples.transform.get(found.names[i]) == "log"
             expected = "values above 0, since its logarithm is read" if logarithm else "numbers"
             raise ValueError(
-                f"the function for the value of {found.names[i]} must return {expected}; on some "
-                "path it did not."
+                f"the function for the value of {found.names[i]} must return {expected}; on at "
+                "least one path it did not."
             )
 
 

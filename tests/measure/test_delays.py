@@ -103,7 +103,9 @@ def test_no_delayed_edge_gives_no_estimate():
     assert found.delay.shape == (0,) and found.lags.shape == (0, 2)
     with pytest.raises(ValueError, match="source target lag"):
         ndde.measure.refine_delays(x, np.ones((1, 2, 2), bool), dt=0.1, lags=(0, 10))
-    with pytest.raises(ValueError, match=r"leave 38 steps to explain, .* at least 52 are needed"):
+    with pytest.raises(
+        ValueError, match=r"leave 38 steps, .* at least 52 that have them are needed"
+    ):
         ndde.measure.refine_delays(x[:130], np.ones((1, 1, 2), bool), dt=0.1, lags=(0, 90))
 
 

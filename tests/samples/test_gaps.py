@@ -217,5 +217,5 @@ def test_a_record_without_a_complete_window_is_discovered():
     # No window counts in which the rate or an input was estimated.
     rated = np.isfinite(gaps[3:-1]) & np.isfinite(gaps[4:])
     assert (np.asarray(found.windows.partial.rated) == rated).all()
-    assert any("miss nothing" in choice for choice in found.choices)
+    assert any("windows are complete" in choice for choice in found.choices)
     assert found.resample(resamples=2).resamples == 2

@@ -199,7 +199,7 @@ def test_settings_are_checked_where_they_are_made():
         (lambda: select.Moves(refit={}), "refit must be a StrengthConfig"),
         (lambda: select.Gates(penalty=ndde.L0NDDE), r"penalty must be a method"),
         (lambda: select.Gates(starts=np.ones((2, 2))), r"starts must be \[source target lag\]"),
-        (lambda: select.Gates(starts=GRAPH, improve=False), "leave out improve=False"),
+        (lambda: select.Gates(starts=GRAPH, improve=False), "omit improve=False"),
         (lambda: select.PerInput(0.0), "coefficient must be positive"),
     ]:
         with pytest.raises(ValueError, match=message):

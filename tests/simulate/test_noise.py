@@ -281,9 +281,9 @@ def test_what_milstein_leaves_out_is_refused(solver):
 
 def test_what_order_one_and_a_half_cannot_do_is_refused():
     given = dict(sigma=0.1, solver=diffrax.SRA1())
-    refused("known whole multiples of dt", delays=0.25, **given)
-    refused("known whole multiples of dt", delay_bounds=(0.1, 0.4), **given)
-    refused("takes no jumps", jumps=0.25, **given)
+    refused("known delays that are whole multiples of dt", delays=0.25, **given)
+    refused("known delays that are whole multiples of dt", delay_bounds=(0.1, 0.4), **given)
+    refused("cannot handle jumps", jumps=0.25, **given)
     refused("depends on the state", **given | dict(sigma=proportional))
     refused("W and H of each step", **given, increments=np.zeros((5, 2)), key=None)
 

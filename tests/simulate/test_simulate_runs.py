@@ -273,15 +273,15 @@ GOOD = dict(lags=1.0, dt=0.1, n_steps=10, history=jnp.zeros(2), sigma=0.0)
         (dict(dt=-0.1), "positive number"),
         (dict(n_steps=0), "n_steps must be"),
         (dict(n_steps=2.5), "n_steps must be"),
-        (dict(save_every=11), "nothing is kept"),
+        (dict(save_every=11), "no state is saved"),
         (dict(history=jnp.zeros((5, 2))), "needs 11"),
-        (dict(history=jnp.array([0.0, jnp.nan])), "not finite"),
+        (dict(history=jnp.array([0.0, jnp.nan])), "must be finite"),
         (dict(history=1.0), "state"),
         (dict(history=lambda t: t), "must return the state"),
         (dict(sigma=0.1), "pass key="),
         (dict(sigma=jnp.ones(3)), "sigma must be"),
         (dict(sigma=jnp.ones((3, 2))), "sigma must be"),
-        (dict(sigma=np.inf), "not finite"),
+        (dict(sigma=np.inf), "must be finite"),
         (
             dict(sigma=lambda *a: jnp.ones((5, 5)), key=jr.key(0)),
             r"sigma\(t.* must be a number",
@@ -305,11 +305,17 @@ GOOD = dict(lags=1.0, dt=0.1, n_steps=10, history=jnp.zeros(2), sigma=0.0)
         (dict(sigma=lambda x: x, key=jr.key(0)), r"sigma must be a function sigma\(t, x"),
         (dict(sigma=0.1, key=jr.key(0), increments=jnp.zeros((10, 2))), "got both"),
         (dict(drift=lambda t, x, lagged, args: jax.lax.complex(x, x)), "real numbers; got complex"),
-        (dict(drift=lambda t, x, lagged, args: x + lagged[0], lags=None), "what is not there"),
+        (
+            dict(drift=lambda t, x, lagged, args: x + lagged[0], lags=None),
+            "indexes beyond an array",
+        ),
         # JAX would read the last one instead.
         (dict(drift=lambda t, x, lagged, args: x - lagged[1]), r"lagged \(1, 2\).*index 1 is out"),
         (dict(drift=lambda t, x, lagged, args: jnp.stack([x[0], x[2]])), "index 2 is out"),
-        (dict(sigma=lambda t, x, lagged, args: lagged[1], key=jr.key(0)), r"sigma\(t.* reads what"),
+        (
+            dict(sigma=lambda t, x, lagged, args: lagged[1], key=jr.key(0)),
+            r"sigma\(t.* indexes beyond",
+        ),
     ],
 )
 def test_refusals(change, message):
@@ -374,7 +380,7 @@ def test_diagonals_of_the_members_are_said_to_be_that(batch, as_function):
     for i in range(batch):
         np.testing.assert_allclose(together[:, i], alone(each[i], i), atol=1e-12)
     if batch != 2:
-        with pytest.raises(ValueError, match="Say diagonal=True"):
+        with pytest.raises(ValueError, match="Use diagonal=True"):
             in_a_batch(sigma, batch)
 
 

@@ -67,9 +67,9 @@ def test_refusals():
     ):
         with pytest.raises(ValueError, match=words):
             terms(bad["steps"])
-    with pytest.raises(ValueError, match="give modulus, or holder"):
+    with pytest.raises(ValueError, match="give either modulus or holder"):
         theory.finite_sample_terms([0.1], **CONSTANTS)
-    with pytest.raises(ValueError, match="give modulus, or holder"):
+    with pytest.raises(ValueError, match="give either modulus or holder"):
         theory.finite_sample_terms([0.1], modulus=0.1, holder=0.1, **CONSTANTS)
 
 

@@ -102,7 +102,7 @@ def test_a_confined_model_is_certified_and_its_constants_hold_far_out():
     z = np.random.default_rng(0).normal(size=(2000, 2, 2)) * 30
     z[:1000] *= 0.05
     assert float(jnp.max(known.excess(confined, z))) <= 0
-    with pytest.raises(ValueError, match="center must be left out"):
+    with pytest.raises(ValueError, match="center must be omitted"):
         theory.dissipativity(confined, center=[0.0, 0.0])
 
 
@@ -136,7 +136,7 @@ def test_what_is_only_seen_on_half_of_the_data_is_told():
     z = np.concatenate([np.linspace(-1, 1, 100), np.linspace(4, 5, 100)])[:, None, None]
     drift = lambda t, x, lagged, args: jnp.where(jnp.abs(x) < 3.5, -x, x)  # noqa: E731
     text = theory.dissipativity(drift, z, center=[0.0]).evidence
-    assert "100.0% of those from the second half break" in text
+    assert "100.0% of those in the second half violate" in text
 
 
 def test_a_free_model_needs_histories_and_a_system_brings_its_delays():
@@ -156,7 +156,7 @@ def test_a_free_model_needs_histories_and_a_system_brings_its_delays():
     np.testing.assert_allclose(found.delays, system.lags)
     # A bounded delayed feedback with linear decay: the present wins.
     assert bool(found.holds)
-    with pytest.raises(ValueError, match="delays must be left out"):
+    with pytest.raises(ValueError, match="delays must be omitted"):
         theory.dissipativity(system, z, delays=[1.0])
 
 
@@ -249,7 +249,7 @@ def test_refusals_of_moments():
     with pytest.raises(ValueError, match="known must satisfy B < β_0"):
         theory.moments(weak, 1.0)
     good = theory.linear_dissipativity([[-1.0]])
-    with pytest.raises(ValueError, match="slack must be left out"):
+    with pytest.raises(ValueError, match="slack must be omitted"):
         theory.moments(good, 1.0, slack=0.1)
     with pytest.raises(ValueError, match="slack must lie below"):
         theory.moments(good, 1.0, order=2, slack=10.0)

@@ -91,10 +91,13 @@ def test_an_intervention_is_written(saved, tmp_path, capsys):
     ("arguments", "message"),
     [
         (["effects", "nowhere"], "does not hold a saved discovery"),
-        (["forecast", "{}", "--horizon", "6 parsec"], "'parsec' is no unit of time; expected one"),
+        (
+            ["forecast", "{}", "--horizon", "6 parsec"],
+            "'parsec' is not a unit of time; expected one",
+        ),
         (["intervene", "{}"], "--set, --shift or --cut"),
         (["intervene", "{}", "--set", "moon=1"], "one of sun, heat, ice"),
-        (["intervene", "{}", "--cut", "ice>sun"], "ice -> sun is no edge"),
+        (["intervene", "{}", "--cut", "ice>sun"], "ice -> sun is not an edge"),
         (["intervene", "{}", "--set", "sun=1", "--set", "sun=2"], "--set gives sun two values"),
         (["intervene", "{}", "--shift", "sun=1", "--shift", "sun=1"], "--shift gives sun two"),
     ],

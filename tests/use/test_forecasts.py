@@ -220,7 +220,9 @@ def test_known_inputs_are_followed():
     prior = ndde.prior_knowledge(NAMES, lags=LAGS, exogenous=("sun",))
     graph = TRUTH & np.asarray(prior.allowed)
     made = discovery(linear_path(600), graph, prior=prior)
-    assert "future of sun, which nothing else drives" in made.forecast(HORIZON, key=KEY).notes[0]
+    assert (
+        "future of sun, which no other variable drives" in made.forecast(HORIZON, key=KEY).notes[0]
+    )
     future = np.linspace(0, 1, HORIZON)
     forecast = made.forecast(HORIZON, key=KEY, inputs={"sun": future})
     np.testing.assert_allclose(forecast.paths[:, :, 0], np.tile(future, (200, 1)))

@@ -288,7 +288,7 @@ def test_what_no_path_leads_through_stays_missing(found):
     made = with_samples(found, ndde.read_samples(y, dt=DT)).impute()
     assert [row[4] for row in made.rows()] == [False, True]
     assert np.isnan(made.samples.values[0][300:306, 1]).all()
-    assert "1 of 2 stretches are left as they were, 6 values" in made.notes[0]
+    assert "1 of 2 stretches are left unchanged, 6 values" in made.notes[0]
 
 
 def test_laws_of_winters_fill_winters_only(found):
@@ -361,7 +361,7 @@ def test_rounds_use_every_window_and_say_so(rounds):
     np.testing.assert_array_equal(rounds.graph, TRUTH)
     said = " ".join(rounds.report(full=True).split())
     assert f"{GONE.sum()} values that were not measured" in said and "are optimistic" in said
-    assert "The last round moved them by 0.0" in said
+    assert "The last round changed them by 0.0" in said
     told = [f.text for f in rounds.verdict.notes if f.name == "missing values"]
     assert len(told) == 1 and "estimated by the model" in told[0]
     np.testing.assert_array_equal(rounds.samples.as_measured().values[0], Y)

@@ -70,9 +70,9 @@ def test_a_link_that_ends_is_decided_before_its_end():
 
 
 def test_what_cannot_be_asked_is_said(short):
-    with pytest.raises(ValueError, match="ice -> sun is no edge"):
+    with pytest.raises(ValueError, match="ice -> sun is not an edge"):
         short.influence("ice", "sun")
-    with pytest.raises(ValueError, match="lag: sun -> heat is kept at 2 samples; got 4"):
+    with pytest.raises(ValueError, match="lag: sun -> heat has lags of 2 samples; got 4"):
         short.influence("sun", "heat", lag=4)
     with pytest.raises(ValueError, match="a source must be one of"):
         short.influence("moon", "heat")

@@ -152,7 +152,7 @@ def test_notes_say_what_an_answer_rests_on(found):
 @pytest.mark.parametrize(
     ("values", "options", "message"),
     [
-        (None, {}, "needs something to do"),
+        (None, {}, "needs a change"),
         ({"moon": 1.0}, {}, "a variable to set must be one of"),
         ({"sun": "high"}, {}, "the value of sun must be real numbers"),
         ({"sun": np.nan}, {}, "must be finite"),
@@ -164,11 +164,11 @@ def test_notes_say_what_an_answer_rests_on(found):
         ({"sun": 1.0}, dict(shift={"sun": 1.0}), "is set, so it cannot be shifted"),
         ({"sun": 1.0, NAMES.index("sun"): 2.0}, {}, "sun is set twice"),
         (None, dict(shift={"sun": 1.0, NAMES.index("sun"): 2.0}), "sun is shifted twice"),
-        (None, dict(cut=[("ice", "sun")]), "ice -> sun is no edge"),
+        (None, dict(cut=[("ice", "sun")]), "ice -> sun is not an edge"),
         (
             None,
             dict(cut=[("sun", "heat", 4)]),
-            "a lag in cut: sun -> heat is kept at 2 samples; got 4",
+            "a lag in cut: sun -> heat has lags of 2 samples; got 4",
         ),
         (None, dict(cut="sun>heat"), "cut must be a list"),
         (None, dict(cut=[("sun",)]), "cut must be made of edges"),

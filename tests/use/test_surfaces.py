@@ -179,9 +179,9 @@ def test_a_source_of_two_values_has_no_slices_and_says_so():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("a", "b", "a"), "b -> a is no edge"),
+        (("a", "b", "a"), "b -> a is not an edge"),
         (("a", "a", "c"), "first and second must differ"),
-        (("a", "b", "c", 1), "first_lag: a -> c is kept at 0 samples; got 1"),
+        (("a", "b", "c", 1), "first_lag: a -> c has lags of 0 samples; got 1"),
         (("a", "b", "c", 0, "0"), "second_lag must be a lag in samples"),
         (("z", "b", "c"), "first must be one of"),
     ],

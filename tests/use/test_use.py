@@ -120,8 +120,8 @@ def test_total_effects_are_those_of_the_linear_system(found):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("ice", "sun"), "ice -> sun is no edge"),
-        (("sun", "heat", 0), "lag: sun -> heat is kept at 2 samples; got 0"),
+        (("ice", "sun"), "ice -> sun is not an edge"),
+        (("sun", "heat", 0), "lag: sun -> heat has lags of 2 samples; got 0"),
         (("sun", "heat", "2"), "lag must be a lag in samples"),
         (("moon", "heat"), "source must be one of"),
     ],
