@@ -1,4 +1,4 @@
-"""A function alone, compiled, and over a batch gives the same."""
+"""Check that a function alone, compiled and over a batch gives the same result."""
 
 import chex
 import equinox as eqx
@@ -13,7 +13,9 @@ def check(one, batched, singles, **tolerance):
 
 
 def check_compiled(one, batched, singles, **tolerance):
-    """The same for what is one compiled program already: `jit` around it would compile it again."""
+    """Check `vmap` only, for functions that are one compiled program: `jit` would compile them
+    again.
+    """
     agree(one, batched, singles, one, **tolerance)
     whole = eqx.filter_eval_shape(one, *singles[0])
     for a, b in zip(*map(jax.tree.leaves, (whole, one(*singles[0]))), strict=True):

@@ -1,8 +1,8 @@
-"""Files and command lines that users get wrong, for `test_bad_inputs.py`.
+"""Bad files and command lines of users, for `test_bad_inputs.py`.
 
-`FILES` holds the name of a file, what it contains, options of the command and words of the message
-beside the name; `COMMANDS` arguments and words; `READ` files that are odd, and what is read from
-them.
+`FILES` holds the name of a file, its content, options of the command and words of the message in
+addition to the name; `COMMANDS` holds arguments and words; `READ` holds unusual files, and what is
+read from them.
 """
 
 import gzip
@@ -31,12 +31,12 @@ def packed(**arrays):
 
 
 def flipped(raw, at):
-    """Bytes with one of them spoilt."""
+    """Bytes with one of them changed."""
     return raw[:at] + bytes([raw[at] ^ 0xFF]) + raw[at + 1 :]
 
 
 def archive(**members):
-    """A zip file of whatever."""
+    """A zip file with any content."""
     file = io.BytesIO()
     with zipfile.ZipFile(file, "w") as target:
         for name, text in members.items():
@@ -199,7 +199,7 @@ COMMANDS = [
     ([OK, "--dt=1", "--nonsense"], "--nonsense"),
 ]  # fmt: skip
 
-# Read after all: name, content, options, what the columns hold, and words of the notice.
+# Files that are read: name, content, options, what the columns hold, and words of the notice.
 READ = [
     ("plain.csv", CSV.encode(), {}, ROWS, None),
     ("mark.csv", b"\xef\xbb\xbf" + CSV.encode(), {}, ROWS, None),

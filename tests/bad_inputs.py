@@ -1,8 +1,8 @@
-"""What users get wrong: every public function, argument by argument, and what is passed instead.
+"""Bad inputs of users: every public function, argument by argument, and what is passed instead.
 
-`SPECS` are the functions, with arguments that work and the kind of each that is spoilt; the faults
-of a kind are in `bad_values.py`. A case is (function, argument, fault): one argument replaced by
-one fault. `test_bad_inputs.py` runs all of them, `test_checks.py` a few.
+`SPECS` are the functions, with valid arguments and the kind of each one that is replaced; the
+faults of a kind are in `bad_values.py`. A case is (function, argument, fault): one argument
+replaced by one fault. `test_bad_inputs.py` runs all of them, `test_checks.py` a few.
 """
 
 import dataclasses
@@ -41,7 +41,7 @@ from .bad_values import (
 
 @dataclasses.dataclass(frozen=True)
 class Spec:
-    """A function, arguments that work, and the kind of those that are spoilt."""
+    """A function, valid arguments, and the kinds of those that are replaced."""
 
     name: str
     function: Callable
@@ -49,7 +49,7 @@ class Spec:
     kinds: dict[str, str]
 
     def call(self, argument: str, fault: Any) -> Any:
-        """With one argument replaced; what is wanted lazily is made now."""
+        """Return the arguments with one replaced; lazy ones are made now."""
         return self.function(**{k: lazy(v) for k, v in self.valid.items()} | {argument: fault})
 
 
@@ -62,7 +62,7 @@ LABELS = {"lags": "lags", "names": "names", "dt": "optional_positive"}
 
 @functools.cache
 def backtest() -> ndde.use.Backtest:
-    """A small one."""
+    """Return a small one."""
     return discovery().backtest(3, paths=4, origins=3, key=key())
 
 
@@ -386,7 +386,7 @@ SPECS = [
 
 
 def cases() -> list[tuple[Spec, str, str, Any]]:
-    """All of them: the function, the argument, its kind and the fault."""
+    """All cases: the function, the argument, its kind and the fault."""
     return [
         (spec, argument, kind, fault)
         for spec in SPECS
@@ -395,7 +395,7 @@ def cases() -> list[tuple[Spec, str, str, Any]]:
     ]
 
 
-# What an argument may be called in a message instead of by its name: what it is made of.
+# Other words by which a message may refer to an argument: its contents.
 ALSO = {
     "x": ("trajector", "every sample", "x.", "dim + 1", "constant", "infinite"),
     "lags": ("largest lag", "shortest lag"),

@@ -1,5 +1,5 @@
-"""What users get wrong of the functions of the theory: rows of `bad_inputs.SPECS`, a name, the
-function, arguments that work and the kind of those that are spoilt.
+"""Bad inputs to the functions of the theory: rows of `bad_inputs.SPECS`, a name, the function,
+valid arguments and the kinds of those that are replaced.
 """
 
 import numpy as np

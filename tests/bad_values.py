@@ -1,4 +1,4 @@
-"""What works, and what is passed instead of it, by kind of argument."""
+"""Valid values, and the faults that replace them, by kind of argument."""
 
 import concurrent.futures
 import functools
@@ -16,7 +16,7 @@ from ndde_jax import gates, theory
 
 from .use import small
 
-# ---- what works ----
+# ---- valid values ----
 
 DIM, LAGS = 2, (0, 1)
 SHAPE = (DIM, DIM, len(LAGS))
@@ -112,7 +112,7 @@ def damped():
     return theory.linear_dissipativity([[-1.0]])
 
 
-# ---- what does not ----
+# ---- faults ----
 
 
 def _traced_list():
@@ -124,7 +124,7 @@ SPANS = np.arange(60 * DIM).reshape(60, DIM).astype("timedelta64[s]")
 TEXT = np.array([["a", "b"]] * 60)
 NUMBER = ("a", None, 1j, [1, 2], {}, np.ones(2), True, np.nan, "1.5", OBJECT, key)
 
-# By kind of argument. Functions among them are called when a case runs.
+# By kind of argument. Functions among the faults are called when a case runs.
 KINDS: dict[str, tuple] = {
     "key": (0, None, "seed", 1.5, np.zeros(2), [0, 1], lambda: jax.random.split(key(), 3),
             jnp.ones),
@@ -275,7 +275,7 @@ KINDS |= {
 
 
 def lazy(value: Any) -> Any:
-    """What a function of no arguments in these tables makes."""
+    """Call a function without arguments from these tables."""
     made_here = callable(value) and "bad_" in getattr(value, "__module__", "")
     if hasattr(value, "cache_clear") or (made_here and value is not drift and _no_arguments(value)):
         return value()

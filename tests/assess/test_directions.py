@@ -1,4 +1,4 @@
-"""The direction of a relation at once, beside the mutual information of residuals."""
+"""Directions of contemporaneous relations, compared with mutual information of residuals."""
 
 import numpy as np
 import pytest
@@ -25,7 +25,7 @@ def pair(shape, seed, n=1000):
 
 
 def by_mutual_information(left):
-    """By how much the residual of the source on the target depends more on its regressor than the
+    """How much more the residual of the source on the target depends on its regressor than the
     other way round; positive where the first drives the second.
     """
     x, y = (left / left.std(axis=0)).T
@@ -43,7 +43,7 @@ def test_direction_is_that_of_independence(shape):
         return
     assert (nats > 0).sum() >= 28
     slow = [by_mutual_information(pair(shape, seed)) > 0 for seed in range(8)]
-    assert sum(slow) >= 6  # a blunter tool, of the same opinion
+    assert sum(slow) >= 6  # a cruder tool that agrees
 
 
 def test_evidence_is_antisymmetric_and_of_pairs_alone():
@@ -66,7 +66,7 @@ def test_what_cannot_be_compared_is_no_evidence():
 
 
 def test_sources_at_once_are_ranked_with_their_direction():
-    """A chain that is faster than its samples: inputs switch, and each drives the next."""
+    """A chain faster than its samples: the inputs switch, and each drives the next."""
     rng, x, blocks = np.random.default_rng(0), np.zeros((400, 4)), np.zeros(4)
     for k in range(400):
         blocks = np.where(rng.random(4) < 0.3, rng.random(4) < 0.3, blocks)
@@ -84,7 +84,7 @@ def test_sources_at_once_are_ranked_with_their_direction():
     scores = found.ranked(lagged, graph, np.full(4, 0.5))
     assert scores[0, 1] > scores[1, 0] and scores[1, 2] > scores[2, 1]
     assert min(scores[0, 1], scores[1, 2]) > max(scores[3, :3].max(), scores[:3, 3].max())
-    # What is left as it was: pairs that nothing relates at once, and those with a link.
+    # Pairs that are not related at once, and those with a link, are left unchanged.
     apart = ~found.at_once
     np.testing.assert_array_equal(scores[apart], lagged[apart])
     graph[0, 1, 1] = True

@@ -1,4 +1,4 @@
-"""Error rates of candidate edges: uniform where there is nothing, small where something is."""
+"""Error rates of candidate edges: uniform without an effect, small with one."""
 
 import jax
 import numpy as np
@@ -33,7 +33,7 @@ def null(records, **options):
 
 
 def regression(n=400, seed=0):
-    """A rate, columns that are tested and columns that are given, of noise whose size changes."""
+    """A rate, tested columns and given columns, of noise whose variance changes."""
     rng = np.random.default_rng(seed)
     given = rng.normal(size=(n, 3))
     columns = given[:, :2] + rng.normal(size=(n, 2))
@@ -43,7 +43,9 @@ def regression(n=400, seed=0):
 
 @pytest.mark.parametrize("seed", range(3))
 def test_the_score_test_is_the_robust_one_of_wooldridge(seed):
-    """Regression-based: n less the squares that ones leave of residuals times residuals (1991)."""
+    """The regression-based statistic: n minus the residual sum of squares of ones on residual
+    products (1991).
+    """
     rate, columns, given = regression(seed=seed)
     given_all = sm.add_constant(given)
     left = sm.OLS(rate, given_all).fit().resid
@@ -90,7 +92,7 @@ def test_rates_of_a_thousand_pairs(noise, memory):
 
 @pytest.mark.slow
 def test_shared_volatility_is_no_link():
-    """Two series without a link that share a variance: an F-test says yes too often."""
+    """Two unlinked series share a variance: an F-test rejects too often."""
     batch = generators.independent(60, n=1000, noise="volatile", seed=3)
     own, classical = [], []
     for x in batch.x:
@@ -156,7 +158,9 @@ def test_they_rank_links():
 
 @pytest.mark.parametrize("direct", [False, True])
 def test_links_that_stand_for_what_drives_their_source_are_unconfirmed(direct):
-    """u drives s, and s or u itself drives t: s -> t is kept either way, and only once is true."""
+    """u drives s, and s or u itself drives t: s -> t is kept in both cases, and is true in only
+    one.
+    """
     rng, x = np.random.default_rng(0), np.zeros((600, 3))
     for k in range(2, 599):
         x[k + 1] = 0.3 * x[k] + rng.normal(size=3)
@@ -170,7 +174,9 @@ def test_links_that_stand_for_what_drives_their_source_are_unconfirmed(direct):
 
 
 def test_links_that_are_felt_in_products_alone_are_not_called_unconfirmed():
-    """t follows the product of two signs: neither alone explains anything of it, as news or not."""
+    """t follows the product of two signs: neither alone explains any of it, as an innovation or
+    not.
+    """
     rng = np.random.default_rng(1)
     x = np.sign(rng.normal(size=(600, 3)))
     x[1:, 2] = x[:-1, 0] * x[:-1, 1] + 0.3 * rng.normal(size=599)
@@ -188,7 +194,7 @@ def test_sources_count_less_by_what_chance_explains():
     graph = np.zeros((3, 3, 2), bool)
     graph[2, 0, 1] = graph[0, 0, 0] = True
     ranking = np.array([[0.6, 0.3, 0.2], [0.4, 0.5, -0.1], [0.1, 0.2, 0.7]])
-    expected = ranking.copy()  # edges, own pasts and what is below nothing stay
+    expected = ranking.copy()  # edges, own pasts and values below zero stay
     both = stats.combine_pvalues(p[1, 0], method="fisher").pvalue
     expected[1, 0] = 0.4 / (1 + both / 0.05)
     expected[0, 1] = 0.3 / 1.5 / 4  # nothing else has an edge into this one
@@ -199,7 +205,9 @@ def test_sources_count_less_by_what_chance_explains():
 
 @pytest.mark.slow
 def test_what_nothing_drives_ranks_so():
-    """An actuator that forgets slowly and an arm that rings: its past tells most of its rate."""
+    """An actuator with a slowly decaying state and an arm that rings: its past explains most of its
+    rate.
+    """
     rng, x = np.random.default_rng(1), np.zeros((600, 2))
     for k in range(2, 600):
         x[k, 0] = 0.8 * x[k - 1, 0] + 0.2 * rng.normal()
@@ -210,4 +218,4 @@ def test_what_nothing_drives_ranks_so():
     found = ndde.discover(x, dt=1.0, lags=(0, 1, 2), recipe=recipe, key=jax.random.key(0))
     assert found.graph[0, 1].any() and not found.graph[1, 0].any()
     assert found.source_scores[0, 1] > 10 * found.source_scores[1, 0]
-    assert found.ranking[0, 1] < found.ranking[1, 0]  # shares alone do not tell
+    assert found.ranking[0, 1] < found.ranking[1, 0]  # shares alone do not decide

@@ -1,4 +1,4 @@
-"""Delays longer than every candidate: found where they are, and nowhere else."""
+"""Delays longer than every candidate: found where they exist, and only there."""
 
 import re
 
@@ -14,7 +14,7 @@ from ndde_jax.assess._score import given_columns, read_inputs, rows_of
 
 
 def follower(late, n=600, seed=0, dim=3):
-    """Variables with a memory, of which the last follows the first `late` samples later."""
+    """Autocorrelated variables, of which the last follows the first `late` samples later."""
     rng, x = np.random.default_rng(seed), np.zeros((n, dim))
     for k in range(late, n):
         x[k] = 0.5 * x[k - 1] + rng.normal(size=dim)
@@ -78,7 +78,7 @@ def test_records_without_a_later_delay_have_none():
 
 
 def test_an_error_of_a_thousandth_of_a_rate_is_no_missing_delay():
-    """A rate that hardly any noise moves, of which the method's error is most that is left."""
+    """A rate with almost no noise, whose residual is mostly the error of the method."""
     for late, named in ((0.014, False), (0.3, True)):
         rng, x = np.random.default_rng(0), np.zeros((600, 2))
         for k in range(9, len(x)):
@@ -98,7 +98,7 @@ def test_a_state_that_prior_knowledge_excludes_is_none():
 
 @pytest.mark.slow
 def test_it_is_said_and_chosen_lags_grow(tmp_path):
-    """Blowflies of Nicholson: the choice sees the fast follower, and not the slow feedback."""
+    """Nicholson's blowflies: the choice detects the fast follower, not the slow feedback."""
     rng, steps, noise = np.random.default_rng(70), 10, 0.1 * np.sqrt(0.05)
     x = np.ones((steps * 1000, 2)) * [3.0, 1.0]
     kicks = noise * rng.normal(size=x.shape)

@@ -24,7 +24,7 @@ def chain(seed=0, n=800, at_once=0.6):
 
 
 def graph(*edges, dim=3, n_lags=3):
-    """Every variable by itself, and some edges."""
+    """Every variable driven by itself, plus some edges."""
     kept = np.zeros((dim, dim, n_lags), bool)
     kept[np.arange(dim), np.arange(dim), 0] = True
     for edge in edges:
@@ -32,7 +32,7 @@ def graph(*edges, dim=3, n_lags=3):
     return kept
 
 
-# What foretells each variable of the chain: also of c what b is made of.
+# The predictors of each variable of the chain; those of c include the drivers of b.
 FORETELL = (0, 1, 1), (0, 2, 1), (1, 2, 0)
 
 
@@ -57,7 +57,7 @@ def test_a_link_of_its_own_stays_beside_what_is_related_at_once():
 
 
 def test_one_link_stays_of_two_sensors_of_one_quantity():
-    """Beside either of them the source says nothing of the other."""
+    """Given either of them the source has no further information about the other."""
     rng = np.random.default_rng(3)
     source, level = rng.normal(size=300), np.zeros(300)
     for t in range(1, 300):
@@ -69,7 +69,7 @@ def test_one_link_stays_of_two_sensors_of_one_quantity():
 
 
 def test_a_link_that_multiplies_another_stays():
-    """By itself it does not show in the test, with or without what is related at once."""
+    """Alone it does not show in the test, with or without the contemporaneous variables."""
     x, others = chain(), np.random.default_rng(1).normal(size=(800, 2))
     x[2:, 2] += 0.5 * others[:-2].prod(axis=1)
     windows = ndde.lagged_windows(np.hstack([x, others]), dt=1.0, lags=(0, 1, 2))
@@ -92,15 +92,15 @@ def test_a_regression_with_the_other_variable_in_it_agrees():
     y, t = x[3:, 2], np.arange(2, len(x) - 1)
     given = np.column_stack([x[t, 2], x[t, 1], x[t + 1, 1]])
     fitted = sm.OLS(y, sm.add_constant(np.column_stack([x[t - 1, 0], given]))).fit(cov_type="HC0")
-    # Lines alone there, bends too here: both are far from any level.
+    # Lines alone there, curves too here: both are far from any threshold.
     assert fitted.pvalues[1] > 0.05 and found > 0.05
     without = sm.OLS(y, sm.add_constant(np.column_stack([x[t - 1, 0], given[:, :2]]))).fit()
     assert without.pvalues[1] < 1e-6
 
 
 def heat(n=1500, dim=4):
-    """A rod whose points each warm their neighbours and are stirred by noises of their own, seen so
-    rarely that these noises are related; exact, by the matrix exponential.
+    """A rod whose points warm their neighbours and have noises of their own, sampled so rarely that
+    these noises are related; exact, by the matrix exponential.
     """
     drift = -0.2 * np.eye(dim)
     for i in range(dim - 1):
@@ -120,7 +120,7 @@ def test_links_in_both_directions_are_not_both_passed_on():
     windows = ndde.lagged_windows(x, dt=1.0, lags=(0, 1), scheme="euler")
     found = passed_on_p_values(windows, graph(*near, dim=4, n_lags=2))
     assert np.isnan(found[tuple(np.transpose(near))]).all()
-    # Every neighbour says something of its own by ordinary least squares, too.
+    # Every neighbour adds information by ordinary least squares, too.
     import statsmodels.api as sm
 
     past = sm.add_constant(x[:-1])
@@ -156,7 +156,7 @@ def test_a_discovery_has_links_of_their_own_and_a_drift_that_reads_all():
     assert any("x0 → x2" in choice for choice in found.choices)
     assert found.verdict == "with reservations"
     assert "x0 → x1 after 2 samples" in found.report()
-    # The drift is that of all that foretells: c rises after a has, through b.
+    # The drift is that of all predictors: c rises after a has, through b.
     assert float(found.model(np.repeat([[3.0, 0, 0]], 3, axis=0))[2]) > 0.3
 
 
@@ -171,7 +171,7 @@ def test_what_is_passed_on_is_said_of_interventions_and_nothing_new_in_halves():
 
 @pytest.mark.slow
 def test_links_at_once_no_longer_bring_in_lagged_ones():
-    """Of 12 records whose variables are a chain within the sample."""
+    """Twelve records whose variables are a chain within the sample."""
     kept = true = truth = 0
     for number in range(12):
         case = kinds.case("links at once", 30_000, number)

@@ -1,4 +1,4 @@
-"""Hidden drivers, links at once and effects that drift: named where they are, and nowhere else."""
+"""Hidden drivers, links at once and drifting effects: found where they exist, and only there."""
 
 import dataclasses
 
@@ -41,7 +41,7 @@ def relations_of(x, graph):
 
 
 def rate(batch, what, graphs=None):
-    """Share of records of which something is named."""
+    """The share of records in which something is found."""
     graphs = batch.links if graphs is None else graphs
     named = [what(relations_of(x, g)) for x, g in zip(batch.x, graphs, strict=True)]
     return float(np.mean(named))
@@ -73,7 +73,7 @@ def test_a_hidden_driver_is_named(kind, least):
     "kind", [pytest.param(kind, marks=SLOW) for kind in ("white", "slow")] + ["oscillating"]
 )
 def test_what_is_no_cause_where_its_own_inputs_move_it_is_hidden(kind):
-    """The search finds 2 -> 1 with the delay of 2 -> 0 -> 1: it takes the effect off again."""
+    """The search finds 2 -> 1 with the delay of 2 -> 0 -> 1: it cancels the effect."""
     batch = generators.hidden_map(12, kind=kind, strength=1.0, seed=2)
     graphs = believed(batch)
     graphs[:, 2, 1, 3] = True
@@ -82,8 +82,8 @@ def test_what_is_no_cause_where_its_own_inputs_move_it_is_hidden(kind):
 
 @pytest.mark.parametrize("memory", [0.0, 0.6])
 def test_a_link_is_told_from_a_common_cause_where_something_moves_its_source(memory):
-    """A source without memory and a driver of both that has none are the same record, but for a
-    delay: no test can tell.
+    """A memoryless source and a memoryless driver of both give the same record, except for a delay:
+    no test can distinguish them.
     """
     rng, named = np.random.default_rng(5), []
     for _ in range(8):
@@ -102,7 +102,7 @@ def test_a_link_is_told_from_a_common_cause_where_something_moves_its_source(mem
 
 
 def test_what_follows_the_news_of_a_source_is_hidden():
-    """A white driver, and nothing measured that moves the source: its past has no effect."""
+    """A white driver, and nothing measured that drives the source: its past has no effect."""
     rng = np.random.default_rng(8)
     named = []
     for _ in range(12):
@@ -118,7 +118,7 @@ def test_what_follows_the_news_of_a_source_is_hidden():
 
 @pytest.mark.slow
 def test_causes_beside_what_moves_them_are_none_of_something_hidden():
-    """2 -> 0 -> 1 and 2 -> 1 with the delay of both, of either sign; and who follows changes."""
+    """2 -> 0 -> 1 and 2 -> 1 with the delay of both, of either sign; and the follower changes."""
     rng = np.random.default_rng(9)
     graph = np.zeros((4, 4, len(LAGS)), bool)
     graph[range(4), range(4), 0] = graph[2, 0, 0] = graph[0, 1, 0] = graph[2, 1, 1] = True
@@ -172,7 +172,7 @@ def test_what_is_clean_has_no_hidden_driver_and_nothing_at_once(kind):
 def test_links_within_a_sample_are_at_once():
     batch = generators.clean_map(12, at_once=0.8, strength=(0.2, 0.4), seed=44)
     graphs = batch.links.copy()
-    for j in range(1, 4):  # what drives a variable drives the next one of the chain, too
+    for j in range(1, 4):  # the driver of a variable drives the next one of the chain, too
         graphs[:, :, j] |= graphs[:, :, j - 1]
     found = [relations_of(x, g) for x, g in zip(batch.x, graphs, strict=True)]
     chain = np.arange(3)
@@ -183,7 +183,7 @@ def test_links_within_a_sample_are_at_once():
 
 
 def test_nothing_is_supported_where_all_that_relates_two_variables_is_at_once():
-    """No link after a delay is not the whole story of two series with a correlation of .9."""
+    """The absence of delayed links does not explain two series with a correlation of .9."""
     x = np.random.default_rng(0).normal(size=(300, 2)) @ [[1.0, 0.9], [0.0, 0.5]]
     found = ndde.discover(x, dt=1.0, lags=range(4), key=jr.key(0))
     assert not found.graph[0, 1].any() and not found.graph[1, 0].any() and found.at_once[0, 1]
@@ -194,8 +194,8 @@ def test_nothing_is_supported_where_all_that_relates_two_variables_is_at_once():
 
 @pytest.mark.parametrize("seed", range(3))
 def test_a_link_at_once_is_not_taken_for_what_a_delayed_one_does_within_a_step(seed):
-    """A market: what is grown follows the last price, and the price falls at once with it. A path
-    between samples would rise, and whether it is one is undecided.
+    """A market: production follows the last price, and the price falls at once with production. A
+    path between samples would rise, and map or flow is undecided.
     """
     noise, x = np.random.default_rng(seed).normal(size=(550, 2)), np.zeros((550, 2))
     for t in range(1, len(x)):
@@ -209,7 +209,7 @@ def test_a_link_at_once_is_not_taken_for_what_a_delayed_one_does_within_a_step(s
 
 @pytest.mark.parametrize("seed", [102, 107, 108])
 def test_several_lags_of_a_source_that_nothing_moves_are_doubted_and_not_refused(seed):
-    """Advertising that acts on the sales of four weeks: no test says whether sales follow."""
+    """Advertising that affects the sales of four weeks: no test shows whether sales follow."""
     rng, n = np.random.default_rng(seed), 1500
     advert, sales = rng.normal(size=n), np.zeros(n)
     for t in range(4, n):
@@ -225,7 +225,7 @@ def test_several_lags_of_a_source_that_nothing_moves_are_doubted_and_not_refused
 
 @pytest.mark.slow
 def test_noise_that_the_variables_of_a_flow_share_refuses_no_true_links():
-    """A problem before: a link between two variables that are related at once was not believed."""
+    """A past problem: a link between two variables that are related at once was not believed."""
     batch = generators.clean_flow(2, shared=0.4, seed=77)
     for x, links in zip(batch.x, batch.links, strict=True):
         found = ndde.discover(x, dt=1.0, lags=LAGS, key=jr.key(0))
@@ -242,13 +242,13 @@ def test_shares_of_one_field_relate_all_pairs_at_once():
         share, field = rng.uniform(0.5, 0.9, 6), rng.normal(size=(1000, 1))
         x = share * field + np.sqrt(1 - share**2) * rng.normal(size=(1000, 6))
         kept.append(relations_of(x, nothing).at_once[np.triu_indices(6, 1)].mean())
-    # A third of the partial correlations is below .12, a twentieth too small to be seen.
+    # A third of the partial correlations is below .12, a twentieth too small to be detected.
     assert np.mean(kept) > 0.85
 
 
 @pytest.mark.slow
 def test_sensors_that_pick_up_one_another_are_said_to_do_so():
-    """Four electrodes; of three pairs among four variables nothing of the kind is said."""
+    """Four electrodes; nothing is found for three pairs of the four variables."""
     rng, x = np.random.default_rng(0), np.zeros((1200, 4))
     for k in range(1199):
         x[k + 1] = 0.7 * x[k] + rng.normal(size=4) + [0, 0.5 * x[k, 0], 0, 0]
@@ -282,7 +282,7 @@ def test_coefficients_that_turn_around_are_named(noise):
 
 @pytest.mark.parametrize("period", [300, pytest.param(1700, marks=SLOW)])
 def test_coefficients_that_swing_are_named(period):
-    """Four times over the record, or not once: no link is left in the mean."""
+    """Four times over the record, or not once: the mean shows no link."""
     named = []
     for seed in range(10):
         rng, x = np.random.default_rng(seed), np.zeros((1200, 3))
@@ -298,7 +298,7 @@ def test_coefficients_that_swing_are_named(period):
 
 
 def test_chances_of_a_swing_are_uniform_where_there_is_none():
-    """Of candidates with and without effect, of heavy tails and of noise that changes its size."""
+    """Candidates with and without effect, with heavy tails and with changing noise variance."""
     rng, n = np.random.default_rng(0), 1000
     waves, told = _waves(n), []
     for _ in range(60):
@@ -309,7 +309,7 @@ def test_chances_of_a_swing_are_uniform_where_there_is_none():
     told = np.ravel(told)
     assert stats.kstest(told[told < 1], "uniform", args=(0, told[told < 1].max())).pvalue > 1e-3
     assert np.mean(told < 0.05) == pytest.approx(0.05, abs=0.025)
-    # Products of waves are those that the covariance is made of.
+    # The covariance is made up of products of waves.
     y, first = rng.normal(size=n), waves[1:13]
     own = x[:1] - x[:1].mean()
     scores = own[0] * (y - y.mean() - (own[0] @ y) / (own[0] @ own[0]) * own[0])
@@ -363,7 +363,7 @@ def test_what_a_drift_does_not_describe_exactly_is_no_hidden_driver(monkeypatch)
 
 
 def test_the_worth_of_a_link_is_that_of_its_drift():
-    """A wave, which polynomials hardly see, and a second lag that is worth a thousandth of it."""
+    """A wave, which polynomials barely detect, and a second lag worth a thousandth of it."""
     rng, n = np.random.default_rng(0), 3000
     x, noise = np.zeros((n, 2)), rng.normal(size=(n, 2))
     for k in range(4, n - 1):
@@ -383,7 +383,7 @@ def test_the_worth_of_a_link_is_that_of_its_drift():
 
 
 def test_a_strong_bend_is_no_hidden_driver(monkeypatch):
-    """What polynomials leave of it is foretold by what moved the source."""
+    """The residuals of polynomials are predicted by the drivers of the source."""
     twin = dirty.twin(11)
     samples = ndde.read_samples(twin.x, **twin.options)
     windows = ndde.select.midpoint_windows(samples, lags=dirty.LAGS)
@@ -405,7 +405,7 @@ def lorenz96(n=500, dim=10, force=10.0, dt=0.02, seed=0):
 
 @pytest.mark.slow
 def test_links_of_a_drift_of_products_are_not_doubted():
-    """Lines and bends of other inputs describe such a drift as well as those of the true ones."""
+    """Lines and curves of other inputs describe such a drift as well as the true ones."""
     x, dim = lorenz96(), 10
     graph = np.zeros((dim, dim, 3), bool)
     for j in range(dim):
@@ -435,13 +435,13 @@ def lorenz84(x):
 
 
 def at_present(dim, graph):
-    """All of `graph`, `[source target]`, without delay."""
+    """All edges of `graph`, `[source target]`, without delay."""
     return np.stack([graph, np.zeros((dim, dim)), np.zeros((dim, dim))], axis=2).astype(bool)
 
 
 @pytest.mark.slow
 def test_what_moves_source_and_target_of_a_chaotic_flow_hides_nothing():
-    """Of Lorenz (1984) every variable drives both others: none is an instrument of a link."""
+    """In Lorenz (1984) every variable drives both others: none is an instrument of a link."""
     every = at_present(3, np.ones((3, 3)))
     for x in noisy_path(lambda x: np.stack(lorenz84(x)), 3, 0.05, 0.1):
         windows = ndde.select.midpoint_windows(x, dt=0.05, lags=(0, 1, 2))
@@ -450,7 +450,7 @@ def test_what_moves_source_and_target_of_a_chaotic_flow_hides_nothing():
 
 
 def food_chain(xp, x):
-    """A nutrient, what lives of it and what eats that, whose rates saturate."""
+    """A nutrient, its consumer and their predator, with saturating rates."""
     a, b, c = x
     eaten = 0.8 * b / (0.6 + b)
     grown = a / (1 + a)
@@ -459,7 +459,7 @@ def food_chain(xp, x):
 
 @pytest.mark.slow
 def test_long_steps_of_links_that_are_followed_fully_hide_nothing():
-    """What is new in an animal tells a little more of what it eats, since half a step is long."""
+    """An animal's innovation is slightly informative about its food, since half a step is long."""
     graph = at_present(3, np.array([[1, 1, 0], [1, 1, 1], [0, 1, 1]]))
     paths = noisy_path(lambda x: food_chain(np, x), 3, 0.8, lambda x: 0.08 * x, n=1000)
     for x in paths:
@@ -470,7 +470,7 @@ def test_long_steps_of_links_that_are_followed_fully_hide_nothing():
 
 @pytest.mark.slow
 def test_links_within_a_step_are_no_relation_where_a_path_may_be_continuous():
-    """A chain of leaky tanks: forward differences of neighbours are related, if it is a map."""
+    """A chain of leaky tanks: forward differences of neighbours are related if read as a map."""
     graph = at_present(4, np.eye(4) + np.eye(4, k=1))
     flow = lambda x: np.concatenate([-x[:1], x[:-1] - x[1:]])  # noqa: E731
     for x in noisy_path(flow, 4, 0.4, 1.0, n=1000):
@@ -492,12 +492,14 @@ def test_an_effect_that_is_alike_for_high_and_low_values_is_followed():
             x[k + 1] = [folded, 0.3 * b + 0.5 * a**2] + 0.4 * rng.normal(size=2)
         found = relations(ndde.lagged_windows(x, dt=1.0, lags=(0, 1)), graph)
         followed.append(not found.not_excluded.any())
-    assert sum(followed) >= 5  # of two it was told before
+    assert sum(followed) >= 5  # it was found for two before
 
 
 @pytest.mark.slow
 def test_errors_of_measurement_are_no_hidden_driver():
-    """The true state is not what was measured: its past says more of it, and hides nothing."""
+    """The measured state is not the true one: its past has more information, without a hidden
+    driver.
+    """
     every = at_present(3, np.ones((3, 3)))
     paths = noisy_path(lambda x: np.stack(lorenz84(x)), 3, 0.05, 0.0)
     rng = np.random.default_rng(1)
@@ -552,7 +554,7 @@ def test_rates_of_means_go_on_and_those_of_values_do_not():
 
 
 def test_one_variable_that_follows_its_own_past_is_none_of_them():
-    """It tells nothing of the sampling, whether that was found or not."""
+    """It has no information about the sampling, whether that was found or not."""
     rng, x = np.random.default_rng(0), np.zeros((1000, 4))
     x[:, :3] = exact_ring(1000, rng)[0]
     for k in range(2, 1000):
@@ -603,8 +605,8 @@ def test_a_bend_that_polynomials_miss_is_no_persistence_and_no_later_delay(
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", [1, 2])
 def test_what_acts_between_candidates_that_lie_apart_does_not_go_on(seed):
-    """Where samples between the candidates are missing, what was found errs alike at samples that
-    follow one another, although they are values at single times.
+    """Where samples between the candidates are missing, residuals are alike at successive samples,
+    although they are values at single times.
     """
     path = ndde.solve_sdde(
         lambda t, x, lagged, args: -x - 2 * jnp.tanh(lagged[0, jnp.array([2, 0, 1])]),
@@ -629,7 +631,7 @@ def test_values_at_single_times_go_on_by_chance_only():
 
 
 def test_residuals_that_turn_back_are_those_of_a_moving_average():
-    """Differences of white noise have the correlation -1/2, sums of two noises what is between."""
+    """Differences of white noise have the correlation -1/2, sums of two noises one in between."""
     rng = np.random.default_rng(0)
     noise, error = rng.normal(size=(2, 2001, 1))
     left = np.concatenate([np.diff(error, axis=0), noise[1:] + 0.3 * np.diff(error, axis=0)], 1)
@@ -641,8 +643,8 @@ def test_residuals_that_turn_back_are_those_of_a_moving_average():
 
 @pytest.mark.parametrize("moved, measured", [(0.0, 0.005), (0.005, 0.0)])
 def test_errors_in_a_map_turn_back_as_the_map_does(moved, measured):
-    """Of a logistic map: an error makes the next value too large or too small, as its slope says,
-    and the plain correlation is none.
+    """For a logistic map an error makes the next value too large or too small, depending on its
+    slope, and the plain correlation is zero.
     """
     rng, x = np.random.default_rng(0), np.full((1500, 1), 0.3)
     for k in range(1499):
@@ -655,7 +657,7 @@ def test_errors_in_a_map_turn_back_as_the_map_does(moved, measured):
 
 
 def test_an_oscillation_is_told_from_a_hidden_driver_by_levels_that_stay():
-    """x' = y: no past of its own is an input of x, whose level stays nevertheless."""
+    """x' = y: the past of x is not an input of x, but its level stays one."""
     graph = at_present(2, np.array([[0, 1], [1, 1]]))
     for x in noisy_path(lambda x: np.stack([x[1], -x[0] - 0.2 * x[1]]), 2, 0.2, 0.3):
         windows = ndde.select.midpoint_windows(x, dt=0.2, lags=(0, 1, 2))
@@ -691,7 +693,7 @@ def test_strong_links_of_a_ring_pass_on_what_is_new():
     def drift(history):
         return jnp.sin(jnp.roll(history[0], -1)) - 0.2 * history[0]
 
-    for x in paths[4:6]:  # of the second a link had less new to tell than most
+    for x in paths[4:6]:  # in the second a link had less new information than most
         windows = ndde.select.midpoint_windows(x, dt=0.2, lags=(0, 1, 2))
         assert not relations(windows, ring, drift).unconfirmed.any()
 
@@ -700,14 +702,14 @@ def test_nothing_is_new_where_it_would_do_more_than_is_left():
     rng = np.random.default_rng(0)
     new, given = rng.normal(size=(2, 500))
     given, rate = given[:, None], given + 0.1 * rng.normal(size=500)
-    assert _upper_share(rate, new + given[:, 0], given) == np.inf  # ten times what is left
+    assert _upper_share(rate, new + given[:, 0], given) == np.inf  # ten times the residual
     share = _upper_share(rate + new, new + given[:, 0], given)
     assert 1 < share < 1.05  # beyond 1 by its error
     assert abs(_upper_share(rate, 0.05 * new, given)) < 0.5
 
 
 def test_a_smooth_source_without_news_is_not_called_unconfirmed():
-    """Of an oscillator without noise nothing is new, and what it explains is no less true."""
+    """An oscillator without noise has no innovations, and its edges are no less true."""
     rng, t = np.random.default_rng(0), np.arange(800)
     x = np.stack([np.sin(0.2 * t) + 1e-3 * rng.normal(size=800), np.zeros(800)], axis=1)
     for k in range(799):
@@ -719,7 +721,7 @@ def test_a_smooth_source_without_news_is_not_called_unconfirmed():
 
 
 def test_a_strong_bend_that_polynomials_miss_is_nothing_at_once_where_the_drift_has_it():
-    """Two rates share a step of one input; a drift that knows it leaves unrelated noise."""
+    """Two rates share a step of one input; a drift that includes it leaves unrelated noise."""
     rng, x = np.random.default_rng(0), np.zeros((800, 3))
     for k in range(799):
         step = np.sin(6 * x[k, 0])
@@ -774,7 +776,7 @@ def test_a_drift_of_splines_is_asked_on_the_host_as_it_is_confined(radius):
 
 @pytest.mark.slow
 def test_a_source_that_acts_through_products_is_seen_to_move_its_target():
-    """u moves y, and z follows x times y: u moves z only as x goes."""
+    """u drives y, and z follows x times y: u drives z only in proportion to x."""
     rng, graph = np.random.default_rng(3), np.zeros((4, 4, 2), bool)
     graph[range(4), range(4), 0] = graph[0, 1, 0] = graph[1, 2, 0] = graph[3, 2, 0] = True
 
@@ -794,7 +796,7 @@ def test_a_source_that_acts_through_products_is_seen_to_move_its_target():
 
 def squares(seed, n=2000):
     """0 oscillates; 1 and 2 follow its square two samples later, as in the literature on directed
-    coherence. With the graph, and the law.
+    coherence. Return the graph and the law, too.
     """
     rng, x = np.random.default_rng(seed), np.zeros((n, 3))
     for t in range(2, n):
@@ -820,7 +822,7 @@ def test_of_a_bend_that_two_rates_share_nothing_is_left_at_once():
     found = [relations(*squares(seed)) for seed in range(3)]
     assert not any(one.at_once.any() for one in found)
     windows, graph, _ = squares(0)
-    assert relations(windows, graph).at_once[1, 2]  # by what polynomials of ranks leave
+    assert relations(windows, graph).at_once[1, 2]  # by the residuals of polynomials of ranks
 
 
 @pytest.mark.slow
@@ -831,7 +833,7 @@ def test_an_effect_that_is_alike_for_high_and_low_values_has_instruments():
 
 @pytest.mark.slow
 def test_nothing_is_held_against_steep_thresholds_that_the_drift_knows():
-    """A ring of units that are nearly on or off, as seen by a discovery."""
+    """A ring of units that are nearly on or off, as a discovery."""
     spec = next(
         s for s in settings.specifications(["low"], length=1500) if s.name == "hopfield_ring"
     )
@@ -844,7 +846,7 @@ def test_nothing_is_held_against_steep_thresholds_that_the_drift_knows():
 
 
 def stations(seed, n=900, p=5, share=0.8):
-    """Variables with one memory whose innovations share a field, and outages of each."""
+    """Variables with one memory whose innovations share a field, each with outages."""
     rng = np.random.default_rng(seed)
     noise = share * rng.normal(size=(n, 1)) + np.sqrt(1 - share**2) * rng.normal(size=(n, p))
     x = noise.copy()
@@ -863,7 +865,7 @@ def with_partial_rows(x):
 
 
 def related(windows, graph):
-    """Pairs at once, in rows that miss values of other variables."""
+    """Contemporaneous pairs, in rows that miss values of other variables."""
     inputs = read_inputs(partial_rows_of(windows))
     return at_once(inputs, graph, partial_residuals(inputs.rows, graph))
 
@@ -879,7 +881,7 @@ def test_pairs_at_once_are_told_from_the_rows_in_which_both_are_measured():
         assert (relations(windows, own).at_once == found.related).all()
         np.testing.assert_allclose(found.correlation, whole.correlation, atol=0.06)
         assert np.linalg.eigvalsh(found.correlation).min() > 0
-        # Rows of pairs, one by one, of a regression on a line as SciPy knows it.
+        # Rows of pairs, one by one, of a linear regression by SciPy.
         rate, now = (np.asarray(a) for a in (windows.partial.increment, windows.partial.history))
         both = np.asarray(windows.partial.rated)[:, :2].all(axis=1)
         left = [
@@ -922,7 +924,7 @@ def test_p_values_of_kept_edges_use_the_rows_that_miss_other_variables():
 
 @pytest.mark.slow
 def test_strong_bends_are_no_effects_that_drift():
-    """What polynomials leave of humps wanders with the chaos that passes through them."""
+    """The residuals of polynomials on humps wander with the chaos that passes through them."""
     (spec,) = [
         one
         for one in settings.specifications(("low",), length=2000)
@@ -937,7 +939,7 @@ def test_strong_bends_are_no_effects_that_drift():
 
 @pytest.mark.parametrize("seed", range(3))
 def test_rare_events_do_not_drift(seed):
-    """Spikes that are independent: most residuals are tiny, and a trend of those is no noise."""
+    """Independent spikes: most residuals are tiny, and their trend is not noise."""
     x = (np.random.default_rng(seed + 1).random((3000, 3)) < 0.08).astype(float)
     graph = np.zeros((3, 3, 2), bool)
     graph[np.arange(3), np.arange(3), 0] = True
@@ -945,7 +947,7 @@ def test_rare_events_do_not_drift(seed):
 
 
 def test_effects_do_not_drift_where_nothing_but_an_error_of_the_method_is_left():
-    """Three masses on springs, without noise: whatever is left of a rate is told to many digits."""
+    """Three masses on springs, without noise: residuals of rates are predicted to many digits."""
     pulls = np.array([[-1, 1, 0], [1, -2, 1], [0, 1, -1]], float)
     moves = np.block([[np.zeros((3, 3)), np.eye(3)], [pulls, np.zeros((3, 3))]])
     step, rng, paths = expm(0.1 * moves), np.random.default_rng(0), []
@@ -959,7 +961,7 @@ def test_effects_do_not_drift_where_nothing_but_an_error_of_the_method_is_left()
 
 
 def test_related_sources_of_a_present_link_relate_nothing_at_once():
-    """Two sources move against each other; what both do within a step is taken off together."""
+    """Two sources move against each other; their common effect within a step is removed jointly."""
     rng, h, n = np.random.default_rng(0), 0.025, 1500
     drift = np.array([[-1, 0, 0], [0, -1, 0], [1.0, 1.0, -1.0]])
     noise = np.linalg.cholesky(np.array([[1, -0.8, 0], [-0.8, 1, 0], [0, 0, 0.09]]))
@@ -977,7 +979,7 @@ def test_related_sources_of_a_present_link_relate_nothing_at_once():
 
 @pytest.mark.slow
 def test_what_a_market_moves_does_not_outrank_a_delayed_link():
-    """Nine shares: what is new in the first moves the last a day later."""
+    """Nine shares: the innovation of the first moves the last a day later."""
     rng = np.random.default_rng(0)
     own = rng.normal(size=(1500, 9))
     x = 1.5 * rng.normal(size=(1500, 1)) + own
@@ -1001,7 +1003,7 @@ def _given_others(x):
 
 @pytest.mark.slow
 def test_a_white_driver_is_told_by_three_lags_of_a_flow_that_is_half_followed():
-    """Of a driver of the first two variables: what moves the first moves the second by half."""
+    """A driver of the first two variables: the innovation of the first moves the second by half."""
     case = kinds.case("white driver of a flow", 13700, 3)
     found = ndde.discover(case.x, dt=case.dt, lags=case.lags, key=jax.random.key(0))
     assert found.graph[0, 1].sum() > 2 and not found.confounded.any()
@@ -1031,8 +1033,8 @@ def test_known_inputs_drive_and_nothing_unseen_drives_them():
     assert not found.at_once[0, 1] and found.at_once[0, 2] and found.at_once[2, 1]
     assert not found.confounded.any()
     assert not found.not_excluded[:2].any() and found.not_excluded[2, :2].all()
-    # What two alone share within a step counts for the direction that is known, and not for the
-    # other: of three with correlations of 1/2 it is 1/3 given the third.
+    # What only two variables share within a step counts for the known direction, not for the other:
+    # of three with correlations of 1/2 it is 1/3 given the third.
     ranked = found.ranked(np.zeros((3, 3)), np.zeros((3, 3, 1), bool), np.ones(3))
     np.testing.assert_allclose(ranked[:2, 2], 1 / 9, rtol=1e-6)
     np.testing.assert_allclose(ranked[2, :2], 0, atol=1e-12)

@@ -1,4 +1,4 @@
-"""What replacing an edge costs, against plain least squares; and that the verdict says it."""
+"""The cost of replacing an edge, against plain least squares, and its place in the verdict."""
 
 import jax.numpy as jnp
 import jax.random as jr
@@ -15,7 +15,7 @@ DIM, LAGS = 3, (0, 1)
 
 @pytest.fixture(scope="module")
 def case():
-    """The first variable drives the second; the third says what the first says."""
+    """The first variable drives the second; the third is a proxy for the first."""
     rng, x = np.random.default_rng(0), np.zeros((500, DIM))
     for k in range(1, 499):
         x[k + 1] = 0.5 * x[k] + rng.normal(size=DIM)
@@ -27,7 +27,7 @@ def case():
 
 
 def left(inputs, kept, j):
-    """What lines and bends of some inputs, `(source, lag)`, leave of a rate."""
+    """The residual of a rate after lines and curves of some inputs, `(source, lag)`."""
     columns = [np.ones(len(inputs.line))]
     for i, a in kept:
         columns += [inputs.line[:, a, i], *inputs.bend[:, a, i].T]
@@ -52,7 +52,7 @@ def test_replacements_cost_what_refits_say(case):
     parts = [part.sum() for part in np.array_split(rises[best], BLOCKS)]
     bound = cost[best] - BOUND * np.sqrt(BLOCKS) * np.std(parts, ddof=1)
     assert found.lower[0, 1, 1] == pytest.approx(bound, abs=1e-9)
-    # A near copy replaces its twin at hardly any cost; nothing does so for the target's own past.
+    # A near copy replaces its twin at almost no cost; nothing replaces the target's own past.
     assert found.cost[0, 1, 1] < 0.01 < 0.1 < found.cost[1, 1, 0] and found.lower[1, 1, 0] > 0
     assert np.isinf(found.cost[~graph]).all() and (found.rival[~graph] == -1).all()
 
@@ -71,7 +71,7 @@ def test_prior_knowledge_and_few_rows_are_respected(case):
         **{name: getattr(inputs, name)[:30] for name in ("line", "bend", "test")},
     )
     found = rivals(few, graph, np.zeros_like(graph))
-    # Lines alone, where bends have fewer than five rows each.
+    # Lines alone, where curves have fewer than five rows each.
     few = few._replace(bend=few.bend[..., :0])
     rise = [
         np.sum(left(few, [place, (1, 0)], 1) ** 2) - np.sum(left(few, [(0, 1), (1, 0)], 1) ** 2)
@@ -93,20 +93,20 @@ def test_lags_next_to_each_other_are_replaced_together(case):
         kept = [[*rest, one] for one in [(2, 0), (2, 1)]]
         return (min(np.sum(left(inputs, one, 1) ** 2) for one in kept) - whole) / total
 
-    # Of two candidate lags neither is between the others.
+    # Neither of two candidate lags lies between the others.
     alone = rivals(inputs, graph, np.zeros_like(graph))
     np.testing.assert_allclose(alone.cost[0, 1], [cheapest([(0, a)]) for a in (0, 1)], atol=1e-9)
     three = inputs._replace(rows=inputs.rows._replace(lags=(0, 1, 2)))
     beside = touching(graph, (0, 1, 2))
-    # Decay and a feedback a little later are two things.
+    # Decay and a slightly later feedback are two effects.
     assert together(graph[:, 1], beside[:, 1]) == [(0, [0, 1]), (1, [0]), (1, [1])]
     found = rivals(three, graph, np.zeros_like(graph))
     np.testing.assert_allclose(found.cost[0, 1], cheapest([(0, 0), (0, 1)]), atol=1e-9)
-    assert np.isinf(found.lag_cost[0, 1]).all()  # no other lag is left
+    assert np.isinf(found.lag_cost[0, 1]).all()  # no other lag remains
 
 
 def test_a_bend_that_polynomials_lack_is_that_of_the_drift():
-    """1 follows the sign of 0, which 2 says nearly as well: the others keep their drift."""
+    """1 follows the sign of 0, for which 2 is almost a proxy; the others keep their drift."""
     rng, x = np.random.default_rng(1), np.zeros((500, DIM))
     for k in range(1, 499):
         x[k + 1] = 0.5 * x[k] + rng.normal(size=DIM)
@@ -139,7 +139,9 @@ def test_a_bend_that_polynomials_lack_is_that_of_the_drift():
 
 @pytest.mark.slow
 def test_maps_without_noise_are_carried_by_nothing_else():
-    """Chaos of known links, exactly learned; normal scores of its arcsine law bend elsewhere."""
+    """Chaos with known links, exactly learned; normal scores of its arcsine law are curved
+    elsewhere.
+    """
     rng = np.random.default_rng(1)
     x = np.empty((400, 3))
     x[0] = rng.uniform(0.2, 0.8, 3)
@@ -155,7 +157,7 @@ def test_maps_without_noise_are_carried_by_nothing_else():
 
 
 def within_chance(batch, links):
-    """Shares of the kept inputs that another variable could carry, record by record."""
+    """Shares of the kept inputs that another variable could replace, record by record."""
     shares = []
     for x, graph in zip(batch.x, links, strict=True):
         windows = ndde.lagged_windows(x, dt=1.0, lags=tuple(range(6)))
@@ -165,7 +167,9 @@ def within_chance(batch, links):
 
 
 def test_what_a_hidden_driver_leaves_is_replaceable_and_what_is_clean_is_not():
-    """With the links that it seems to be: between the two that it moves, and past one to both."""
+    """With its apparent links: between the two variables that it drives, and from the past of one
+    to both.
+    """
     hidden = generators.hidden_flow(6, kind="slow", n=600, seed=1)
     links = hidden.links.copy()
     links[:, 0, 1, [1, 4]] = links[:, 2, 1, 3] = True

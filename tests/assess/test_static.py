@@ -1,4 +1,4 @@
-"""Derived variables are told from those with a rate of their own."""
+"""Derived variables are distinguished from those with a rate of their own."""
 
 import numpy as np
 
@@ -25,7 +25,9 @@ def test_a_product_and_a_sum_are_functions_of_others_and_their_terms_are_not():
 
 
 def test_what_moves_by_itself_is_not_computed_however_well_others_tell_it():
-    """The last of a cascade is nearly the one before, but every step has news of its own."""
+    """The last variable of a cascade is nearly the previous one, but every step has innovations of
+    its own.
+    """
     rng, x = np.random.default_rng(4), np.zeros((2000, 2))
     for t in range(1999):
         first = np.sin(0.03 * t) + 0.005 * rng.normal()
@@ -37,7 +39,7 @@ def test_what_moves_by_itself_is_not_computed_however_well_others_tell_it():
 
 
 def test_what_is_computed_from_others_relates_nothing_at_once():
-    """Given a sum of two squares, either square says what the other is; that is no link."""
+    """Given a sum of two squares, either square determines the other; that is no link."""
     x = moving(3)
     made = np.column_stack([x, x[:, 0] ** 2 + x[:, 1] ** 2])
     graph = np.zeros((4, 4, 2), bool)
@@ -52,7 +54,7 @@ def test_variables_that_move_by_themselves_are_not():
 
 
 def test_a_strange_attractor_is_not():
-    """Of two coordinates of Lorenz' system the third is no function: it has two sheets."""
+    """The third coordinate of Lorenz' system is no function of the other two: it has two sheets."""
     x = np.ones((4000, 3))
     for t in range(3999):
         a, b, c = x[t]

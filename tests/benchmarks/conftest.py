@@ -1,4 +1,6 @@
-"""What the tests of benchmarks on graphs share: made-up graphs, a store, a method for one test."""
+"""Shared parts of the tests of benchmarks on graphs: synthetic graphs, a store, a method for one
+test.
+"""
 
 import jax.random as jr
 import numpy as np
@@ -26,7 +28,7 @@ def _write_graph(folder, name, *, adjacency=CHAIN, category="simple/default", **
 
 @pytest.fixture
 def write_graph():
-    """Write a graph file; a change to None leaves that array out."""
+    """Write a graph file; a change to None omits that array."""
     return _write_graph
 
 
@@ -53,7 +55,7 @@ def register(monkeypatch):
 
 
 def _random_scores(series, dt, settings, *, key):
-    """Scores that tie now and then; NaN, as a failed fit gives, in series 1."""
+    """Scores with occasional ties; NaN in series 1, as a failed fit gives."""
     shape = (len(series), *2 * series[0].shape[1:])
     scores = np.array(jr.uniform(key, shape)).round(1)
     scores[1:2] = np.nan

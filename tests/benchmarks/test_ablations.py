@@ -1,4 +1,4 @@
-"""Ablations: what a row changes, resuming, and the table by hand."""
+"""Ablations: the changes of a row, resuming, and the table by hand."""
 
 import numpy as np
 import pytest
@@ -40,7 +40,7 @@ def test_quality_of_the_true_drift_and_of_one_that_runs_away():
     right = ablations._quality(Right(), system, clean, clean.std(axis=0), 0)
     away = ablations._quality(Away(), system, clean, clean.std(axis=0), 0)
     assert right["drift"] < 1e-5 and right["lost"] == 0
-    # Four times the drift is missing, and Lorenz run backwards leaves its attractor.
+    # The drift is missing four times, and Lorenz run backwards leaves its attractor.
     assert away["drift"] == pytest.approx(4, rel=0.05) and away["lost"] == 1
 
 
@@ -56,7 +56,7 @@ def test_a_run_fits_the_estimator_once_and_goes_on_where_it_stopped(tmp_path, mo
     parts = ["draws of the gates", "confinement"]
     for systems in (["Lorenz"], ["Lorenz", "Rossler"]):
         ablations.run(file, systems=systems, seeds=1, parts=parts)
-    # Of five rows two are the estimator as it is.
+    # Two of five rows are the estimator unchanged.
     assert len(done) == len(set(done)) == 2 * 4
     with Store(file) as store:
         rows = {(r.category, r.graph): r.value for r in store.rows(ablations.BENCHMARK)

@@ -1,4 +1,4 @@
-"""The CausalDynamics benchmark on tiny made-up graphs: reading, scoring, tables, tuning."""
+"""The CausalDynamics benchmark on tiny synthetic graphs: reading, scoring, tables, tuning."""
 
 import math
 from pathlib import Path
@@ -201,7 +201,7 @@ def test_table_shows_graphs_failures_and_statuses(graphs, store, register, rando
         for method in ("random", "allones")
     }
     noise = cells["simple/noise", "allones"]
-    assert noise[0] == "1"  # the complete graph is left out ...
+    assert noise[0] == "1"  # the complete graph is omitted ...
     assert noise[1] == ".500"
     assert noise[3] == "12.0"  # ... of the SHD too: 3 absent edges in each of 4 series
     assert noise[8:10] == ["8", "0"]  # but its series were run
@@ -242,7 +242,7 @@ def test_command_line(graphs, tmp_path, capsys):
 
 
 def test_tuning_takes_the_best_coefficient_of_the_grid(graphs, register, monkeypatch, capsys):
-    """A method that is right at one coefficient only, and gets every other setting as shipped."""
+    """A method that is right at one coefficient only, with all other settings as shipped."""
 
     def picky(series, dt, settings, *, key):
         right = settings.coefficients["picky"] == 0.25
@@ -273,7 +273,9 @@ def test_single_coefficients_reach_the_methods():
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["agl", "agl_free", "cnode", "pathreg", "node", "l0ndde_paper"])
 def test_baselines_on_a_driven_variable(name):
-    """Two variables, the first drives the second; whoever ranks that edge last found nothing."""
+    """Two variables, the first of which drives the second; a method that ranks that edge last found
+    nothing.
+    """
     rng = np.random.default_rng(0)
     x = np.zeros((500, 2))
     for k in range(499):
@@ -288,7 +290,7 @@ def test_baselines_on_a_driven_variable(name):
 
 
 def test_rows_of_the_paper_have_its_windows_and_settings(monkeypatch):
-    """Euler rates of the present state whatever the settings of the category say, and its table of
+    """Euler rates of the present state whatever the settings of the category are, and its table of
     hyperparameters.
     """
     import ndde_jax as ndde

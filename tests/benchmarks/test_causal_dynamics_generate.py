@@ -1,4 +1,4 @@
-"""Generated graphs of the CausalDynamics benchmark: files, seeds, what is left out, commands."""
+"""Generated graphs of the CausalDynamics benchmark: files, seeds, omissions, commands."""
 
 import json
 
@@ -24,7 +24,7 @@ FEW = ("Lorenz", "Rossler", "SprottB")
 
 @pytest.fixture(autouse=True)
 def few_systems(monkeypatch):
-    """Every system that takes part is compiled. Steps are long: how good they are is a matter of
+    """Every participating system is compiled. Steps are long: their accuracy is tested in
     `test_causal_dynamics_trajectories`.
     """
     monkeypatch.setattr(trajectories, "_SUBSTEPS", 10)
@@ -68,7 +68,7 @@ def test_every_category_is_generated_from_the_seed_alone(category):
         assert arrays["category"] == category
         assert arrays["noise"] == (2.0 if category.endswith("noise") else 0.0)
         assert len({series.tobytes() for series in arrays["x"]}) == 3
-    # Again, and whatever the number of graphs.
+    # Repeated, and for any number of graphs.
     one = made(category, n_graphs=1)
     assert len(one) == 1 and all(same(found[name], one[name]) for name in one)
     other = made(category, n_graphs=3 if category.startswith("simple") else 1, seed=1)
@@ -159,7 +159,7 @@ def test_half_of_the_nodes_of_a_periodic_network_are_sinusoids():
 
 
 def blowing_up(keep):
-    """Series of which only those are finite whose uniform number is below `keep`."""
+    """Series that are finite only where their uniform number is below `keep`."""
 
     def draw(name, keys, *, noise=0.0, n_samples=1000):
         shares = np.array([float(jr.uniform(key)) for key in keys])

@@ -1,4 +1,4 @@
-"""Reading the published tree of CausalDynamics, from files of its layout made up here."""
+"""Reading the published tree of CausalDynamics, from synthetic files with its layout."""
 
 import sys
 
@@ -10,7 +10,7 @@ from benchmarks._store import Store
 from benchmarks.causal_dynamics import data, netcdf
 from benchmarks.causal_dynamics.__main__ import main
 
-CHAIN = np.array([[1, 1, 0], [0, 1, 1], [0, 0, 1]])  # asymmetric, so that orientation shows
+CHAIN = np.array([[1, 1, 0], [0, 1, 1], [0, 0, 1]])  # asymmetric, so that the orientation shows
 PLAIN = "noise=0.00_confounder=False"
 COUPLED = "coupling={}_noise={}_systems=3_confounder={}_standardize={}_timelag={}"
 

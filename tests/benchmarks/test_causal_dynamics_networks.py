@@ -18,7 +18,9 @@ def edges_of(graph):
 
 
 def growth_law(n_nodes):
-    """Probability of every tree: node k drives one earlier node, by parents plus one."""
+    """The probability of every tree: node k drives one earlier node, with probability proportional
+    to its parents plus one.
+    """
     law = {}
     for targets in itertools.product(*(range(new) for new in range(1, n_nodes))):
         probability = 1.0
@@ -150,7 +152,7 @@ def test_lagged_causes_lie_in_the_future():
 
 
 def test_any_lagged_graph_by_a_plain_loop():
-    """Later block first, each node from last to first, adding to what it has."""
+    """Later block first, each node from last to first, adding to its current state."""
     rng = np.random.default_rng(7)
     for seed in range(10):
         network = networks.random_network(5, rng, lagged=True)

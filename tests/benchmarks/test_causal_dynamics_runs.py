@@ -76,8 +76,8 @@ def test_randomness_depends_on_seed_and_graph_alone(graphs, tmp_path, register, 
 
 @pytest.fixture
 def double_precision_children(monkeypatch):
-    """Child processes compute as precisely as this one, and with its programs (see `conftest.py`)
-    if these are kept.
+    """Child processes compute in the same precision as this one, and with its programs (see
+    `conftest.py`) if these are kept.
     """
     monkeypatch.setenv("JAX_ENABLE_X64", "1")
     monkeypatch.setenv("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
@@ -98,7 +98,7 @@ def test_worker_processes_give_the_same_rows(graphs, tmp_path):
     assert found[0] == found[1]
 
 
-# Runs the benchmark with a method that takes its time; says when each task begins.
+# Runs the benchmark with a slow method; reports the start of each task.
 SLOW_RUN = """
 import sys, time
 from benchmarks.causal_dynamics import methods
@@ -113,7 +113,7 @@ sys.exit(main(["run", "--data", sys.argv[1], "--method", "slow", "--out", sys.ar
 
 
 @pytest.mark.usefixtures("double_precision_children")
-@pytest.mark.slow  # as `test_store` for the store, which all runs keep
+@pytest.mark.slow  # as `test_store` does for the store, which all runs share
 def test_killed_run_resumes_to_the_same_results(graphs, tmp_path, register):
     out = tmp_path / "killed.sqlite"
     with subprocess.Popen(

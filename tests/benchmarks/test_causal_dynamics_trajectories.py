@@ -16,7 +16,7 @@ pytestmark = pytest.mark.slow  # of a benchmark that seldom changes and takes lo
 
 
 def right_hand_side(name, parameters=None):
-    """dysts' own, in NumPy."""
+    """The trajectory of dysts itself, in NumPy."""
     parameters = parameters or _dysts._records()[name]["parameters"]
     parameters = {k: np.asarray(v) if isinstance(v, list) else v for k, v in parameters.items()}
     rhs = _dysts.in_numpy(name, parameters).rhs
@@ -24,14 +24,14 @@ def right_hand_side(name, parameters=None):
 
 
 def jacobian(rate, x, step=1e-6):
-    """[target source] by central differences."""
+    """The graph `[target source]` by central differences."""
     columns = [
         (rate(0.0, x + step * e) - rate(0.0, x - step * e)) / (2 * step) for e in np.eye(len(x))
     ]
     return np.array(columns).T
 
 
-# A polynomial field, one that depends on time, and vectors of parameters with bounded phases.
+# A polynomial field, a time-dependent one, and vectors of parameters with bounded phases.
 @pytest.mark.parametrize("name", ["Lorenz84", "Torus", "BickleyJet"])
 def test_series_without_noise_solve_the_equations(name):
     shares = np.array([0.3, 0.9])
@@ -61,7 +61,7 @@ def test_phases_are_mapped_into_a_bounded_range():
 
 
 def test_series_with_noise_follow_the_stochastic_equation():
-    """SciPy between kicks that are proportional to the start; then SciPy's resampling."""
+    """SciPy between kicks proportional to the start; then SciPy's resampling."""
     name, n_samples, noise = "Lorenz", 12, 2.0
     starts = np.array([0.4, 0.8])[:, None] * flow(name).start
     starts[1, 2] = 0.0  # a variable that starts at zero has no noise
@@ -100,7 +100,7 @@ def test_thinning_is_that_of_scipy(n_samples):
 
 
 def test_starts_are_a_uniform_share_of_the_initial_condition(monkeypatch):
-    monkeypatch.setattr(trajectories, "_SUBSTEPS", 1)  # where they lead matters to other tests
+    monkeypatch.setattr(trajectories, "_SUBSTEPS", 1)  # other tests check where they lead
     starts = random_series("Lorenz84", jr.split(jr.key(1), 40 * BATCH))[:, 0]
     shares = starts / flow("Lorenz84").start
     np.testing.assert_allclose(shares, np.repeat(shares[:, :1], 3, axis=1))

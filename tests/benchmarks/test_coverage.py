@@ -1,4 +1,4 @@
-"""Which intervals hold the truth: the systems are what they say, and the table counts."""
+"""Coverage of intervals: the systems are as described, and the table counts correctly."""
 
 import math
 
@@ -35,7 +35,7 @@ def test_responses_are_those_of_the_linear_system():
     np.add.at(matrix, (now.target, now.source), now.size)
     expected = scipy.linalg.expm(4 * matrix)[now.target[1], now.source[1]]
     assert now.response(1, 4, held=False)[-1] == pytest.approx(expected, abs=0.03)
-    # Nothing is heard of a source before the delay.
+    # The source has no effect before the delay.
     first = int(np.floor(one.late[1]))
     assert not one.response(1, first, held=True).any()
 
@@ -71,7 +71,9 @@ def test_one_tiny_record_of_each_kind(tmp_path, capsys):
 
 @pytest.mark.slow
 def test_delays_of_flows_lie_in_their_intervals_as_often_as_they_should():
-    """Given the graph; they were half a sample either way, and held all."""
+    """Intervals given the graph; they used to reach half a sample to either side, and held all
+    delays.
+    """
     inside, widths = [], []
     for seed, number in np.ndindex(2, 20):
         one = sized.record("linear flow", 1000, 9 + seed, number)
@@ -85,7 +87,7 @@ def test_delays_of_flows_lie_in_their_intervals_as_often_as_they_should():
         ends = intervals[one.source, one.target, lag][lag > 1]
         inside += ((ends[:, 0] <= one.late[lag > 1]) & (one.late[lag > 1] <= ends[:, 1])).tolist()
         widths += (ends[:, 1] - ends[:, 0]).tolist()
-    # Of about 90; too wide is wrong as well.
+    # About 90; too wide is wrong as well.
     assert 0.84 < np.mean(inside) < 0.99 and np.median(widths) < 0.6
 
 

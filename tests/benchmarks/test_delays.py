@@ -141,7 +141,7 @@ def test_the_true_graph_keeps_the_attractor_and_a_wrong_one_does_not():
 
     model = fitted(series.graph)
     right, wrong = (attractor_scores(m, windows, series) for m in (model, fitted(decay)))
-    # A model that is confined, as those of `discover` are, stays as it is.
+    # A confined model, such as those of `discover`, stays unchanged.
     assert attractor_scores(ndde.confine(model, windows=windows), windows, series) == right
     assert right["law"] < 4 * right["chance.law"] and right["spectrum"] < 5
     assert wrong["law"] > 2 * right["law"] and wrong["spectrum"] > 2 * right["spectrum"]
@@ -213,7 +213,7 @@ def test_run_resume_and_table(tmp_path, capsys):
     assert main([*command, *methods, "--method", "lasso"]) == 0
     with Store(tmp_path / "results.sqlite") as store:
         rows = list(store.rows("delays"))
-        assert set(first) <= set(rows)  # seconds included: nothing was done twice
+        assert set(first) <= set(rows)  # seconds included: nothing was computed twice
         unit = next(iter(store.done("delays", method="lasso")))
         assert set(store.arrays(unit)) == {"scores", "graph", "truth"}
     capsys.readouterr()
@@ -258,7 +258,7 @@ def test_learned_systems_are_simulated_on_request(tmp_path, monkeypatch, capsys)
     rows = {line.split("|")[3].strip(): line for line in capsys.readouterr().out.splitlines()[2:4]}
     assert "2.500" in rows["search"] and ".125" in rows["search"] and ".062" in rows["search"]
     assert ".125" not in rows["selfedges"]
-    # What was done without simulating is not mixed with what was done with it.
+    # Results without simulation are not mixed with results with it.
     assert main([*command, "--out", out]) == 2
 
 
@@ -298,8 +298,8 @@ def test_search_beats_the_linear_methods_on_a_small_task(tmp_path):
 def test_recovery_needs_a_price_inside_the_window():
     from benchmarks.delays.theory import recovery
 
-    # The window is sufficient, not necessary: prices somewhat above it may still recover the graph,
-    # none above what its least edge is worth.
+    # The window is sufficient, not necessary: prices slightly above it may still recover the graph,
+    # but none above the worth of its weakest edge.
     rows = recovery("mackey_glass", lengths=(2000,), prices=(0.1,), seeds=2)
     inside, outside, own = rows
     assert inside["inside"] and not inside["hopeless"] and inside["recovered"] == 1
@@ -309,7 +309,7 @@ def test_recovery_needs_a_price_inside_the_window():
 
 
 def test_the_price_that_breaks_a_graph_is_its_least_share():
-    """Independent inputs: what an edge is worth is its coefficient's square."""
+    """Independent inputs: the worth of an edge is its squared coefficient."""
     from benchmarks.delays.theory import breaking_price
 
     history = np.random.default_rng(0).normal(size=(20000, 2, 2))
@@ -332,7 +332,7 @@ def test_the_price_that_breaks_a_graph_is_its_least_share():
 
 
 def test_further_categories_are_low_noise_with_larger_errors():
-    """The path is that of the same key; the errors are independent and of the size asked for."""
+    """The path is that of the same key; the errors are independent and of the requested size."""
     one = simulate(Specification("mackey_glass", "observed_10", 600))
     other = simulate(Specification("mackey_glass", "observed_5", 600))
     for series, share in ((one, 0.1), (other, 0.05)):
@@ -351,7 +351,7 @@ def test_a_seed_draws_other_networks_and_leaves_the_published_ones():
     for name, graph in first.items():
         np.testing.assert_array_equal(same[name], graph)
         assert other[name].shape == graph.shape
-    # Two units with one delay can only be drawn alike; nothing larger is.
+    # Only two units with one delay can be drawn alike; nothing larger is.
     changed = [name for name, graph in first.items() if not np.array_equal(graph, other[name])]
     assert set(changed) >= {"network_3", "network_5", "network_8", "network_10", "network_20"}
     mackey = [choose(categories=["low"], only="low/mackey_glass", draw=d)[0] for d in (0, 1)]

@@ -3,7 +3,7 @@ from benchmarks.delays.__main__ import main
 
 
 def test_differences_are_paired(tmp_path, capsys):
-    """By hand: of two seeds of one system, and of a task that only one method has done."""
+    """By hand: two seeds of one system, and a task that only one method has done."""
     out, names = tmp_path / "r.sqlite", ("auroc", "f1")
     scores = {("search", 0): 0.5, ("search", 1): 0.8, ("discover", 0): 0.75, ("discover", 1): 0.8}
     with Store(out) as store:

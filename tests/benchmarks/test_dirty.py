@@ -1,4 +1,4 @@
-"""The benchmark of dirty data: what is wrong is wrong, and tables count it."""
+"""The benchmark of dirty data: the faults are as described, and tables count them."""
 
 import numpy as np
 import pytest

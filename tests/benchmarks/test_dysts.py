@@ -54,7 +54,8 @@ def test_generated_data_follow_the_protocol(files, lorenz):
     assert lorenz.train.shape == (n, 3)
     assert lorenz.tests.shape == (3, int(1.2 * n), 3)
     assert lorenz.long_tests.shape == (3, -(-int(raw["n_test"]) // 5), 3)
-    # The training trajectory is cut to the most samples allowed, tests are as long as they say.
+    # The training trajectory is cut to the largest number of samples allowed; tests have their
+    # stated lengths.
     assert n == SHORT.max_samples
     assert lorenz.n_forecast * lorenz.dt * lorenz.lyapunov == pytest.approx(8, abs=0.1)
     np.testing.assert_allclose(lorenz.train.mean(axis=0), 0, atol=1e-5)
@@ -239,7 +240,7 @@ def test_true_terms_are_refitted(lorenz):
 
 
 def still(problems, *, keys):
-    """Forecasts that stay at the mean, with everything driving everything; fails on SprottB."""
+    """Forecasts that stay at the mean, with a complete graph; fails on SprottB."""
     if any(p.name == "SprottB" for p in problems):
         raise RuntimeError("cannot")
     return [Learned(None, "euler", np.ones((p.dim, p.dim), bool), "ok") for p in problems]
@@ -257,7 +258,7 @@ def test_a_model_in_standardised_coordinates_is_the_same_model(lorenz, pilot):
     z = np.array([[0.3, -0.5, 0.8]])
     expected = np.asarray(pilot(z * lorenz.std + lorenz.mean)) / lorenz.std
     np.testing.assert_allclose(moved(z), expected, rtol=1e-9)
-    # Confined as well, in and out of the box.
+    # Confined as well, inside and outside the box.
     windows = methods.windows_of(lorenz)
     held = methods.confined(Recipe("node", confine=True), pilot, windows, lorenz)
     np.testing.assert_allclose(held(z), expected, rtol=1e-9)
@@ -269,10 +270,10 @@ def test_a_model_in_standardised_coordinates_is_the_same_model(lorenz, pilot):
 
 @pytest.mark.slow
 def test_recipes_are_verbs_of_the_library(lorenz, monkeypatch):
-    """The graph of a penalty, or all of it; a drift by its flow."""
+    """The graph of a penalty, or the complete one; a drift by its flow."""
     key, polynomials = jax.random.key(0), ndde.models.Polynomials()
     monkeypatch.setattr(methods, "family", lambda recipe: polynomials)  # quick
-    # So large a price that no edge is left.
+    # A price so large that no edge remains.
     gates = Recipe("l0ndde", coefficient=1e6, drift="best")
     (nothing,) = methods.learned(gates, [lorenz], keys=[key])
     assert nothing.solver == "flow" and not nothing.graph.any()
@@ -324,7 +325,8 @@ def test_run_stores_scores_statuses_and_predictions(files, store, tmp_path, monk
         np.testing.assert_allclose(file["test0"][0], lorenz.starts[0] + 1e-3, rtol=1e-5)
 
     text = report.table(store)
-    # Lorenz is one of the five that settings may be tuned on, and no part of the headline.
+    # Lorenz is one of the five systems on which settings may be tuned, and not part of the
+    # headline.
     headline, tuning = text.index("Chaotic test systems (1)"), text.index("Tuning systems (1)")
     assert headline < text.index("Test systems (1)") < tuning and "floor" in text
     assert "Tests last 8 (" in text
@@ -358,7 +360,7 @@ def test_command_line(files, tmp_path, capsys):
     assert main(arguments) == 0
     assert main(["table", str(out)]) == 0
     assert "| mean" in capsys.readouterr().out
-    # Results of another noise are another category.
+    # Results with another noise are another category.
     assert main(["table", str(out), "--noise", "variance"]) == 2
     assert "category variance" in capsys.readouterr().err
     assert main(["table", str(tmp_path / "none.sqlite")]) == 2
@@ -368,7 +370,7 @@ def test_command_line(files, tmp_path, capsys):
 
 
 def wobbling(problems, *, keys):
-    """The true system from a wrong start, with a graph that is wrong in one of two systems."""
+    """The true system from a wrong start, with a wrong graph in one of two systems."""
     found = anchors.floor(problems, keys=keys)
     return [one._replace(graph=one.graph | (i == 0), shift=0.1) for i, one in enumerate(found)]
 

@@ -21,13 +21,13 @@ def test_ranks_share_ties_and_put_missing_values_last():
 
 
 def test_permutation_test_against_the_exact_distribution():
-    """Of eight pairs all in favour, 2 of 2⁸ sign patterns are as extreme."""
+    """If all eight pairs favour one, 2 of 2⁸ sign patterns are as extreme."""
     np.testing.assert_allclose(report.permutation_p(np.ones(8)), 2 / 256, atol=0.004)
     assert report.permutation_p(np.array([1.0, -1.0, 1.0, -1.0])) == 1
 
 
 def test_shares_of_the_way_compare_the_same_systems(store):
-    """A system that one method has not done must not move the medians of the others."""
+    """A system that one method has not done must not change the medians of the others."""
     values = {
         "node": {"Lorenz": 1.0, "Chen": 100.0},
         "oracle": {"Lorenz": 5.0, "Chen": 200.0},
@@ -51,7 +51,7 @@ def test_shares_of_the_way_compare_the_same_systems(store):
 
 
 def test_valid_times_are_compared_system_by_system(store):
-    """The median of ratios, not the ratio of medians; anchors are no contenders."""
+    """The median of ratios, not the ratio of medians; anchors do not compete."""
     times = {"terms": (1.0, 10.0, 4.0), "discover": (0.5, 9.0, 4.0), "mean": (0.0, 0.0, 0.0)}
     store.write(
         Record(
@@ -68,7 +68,7 @@ def test_valid_times_are_compared_system_by_system(store):
 
 
 def test_associations_are_kendalls_over_all_methods_and_systems(store):
-    """By counting pairs; anchors and systems without both numbers are left out."""
+    """By counting pairs; anchors and systems without both numbers are omitted."""
     rng = np.random.default_rng(0)
     numbers = {}
     for method in ("discover", "node", "mean"):

@@ -12,7 +12,7 @@ def test_settings_hold_the_papers_lists():
     assert len(names) == len(set(names)) == 41
     assert sum(regime(name) == "chaotic" for name in names) == 32
     assert protocol().noise == 0.05
-    # 250 Lyapunov times for every system, also where the training trajectory hits a limit.
+    # 250 Lyapunov times for every system, also where the training trajectory reaches a limit.
     lengths = {name: generate.lengths(0.01 * k, protocol()) for k, name in enumerate(names, 1)}
     for k, (n_train, n_test) in enumerate(lengths.values(), 1):
         assert 1000 <= n_train <= 10000 and n_test == pytest.approx(25000 / k, abs=1)

@@ -18,7 +18,7 @@ SHORT = dataclasses.replace(
 
 @pytest.fixture
 def trials(monkeypatch):
-    """Instead of fits: the valid prediction time is a function of the recipe."""
+    """A replacement for fits: the valid prediction time is a function of the recipe."""
     done = []
 
     def evaluate(trial):
@@ -46,7 +46,7 @@ def test_one_setting_after_another_each_with_the_best_before(tmp_path, store, tr
     ]  # fmt: skip
     assert [float(time) for *_, time in best][1:] == [2.0, 2.1, 2.1]
     sizes = [len(values) for values in grid().values()]
-    # Of a setting's values one is the best so far, done before; equally good ones are ties.
+    # One value of a setting is the best so far, done before; equally good ones are ties.
     assert len(trials) == len(set(trials)) <= 2 * sum(sizes)
     before = len(trials)
     assert tuning.tune("agl_paper", files, store, progress=False) == text

@@ -59,7 +59,7 @@ def test_mean_over_orders_equals_enumeration(rng):
 
 
 def test_nothing_is_known_of_constants():
-    """Its score is the mean over all guesses of their edges."""
+    """The score is the mean over all guesses of the edges of constants."""
     labels = ~_graph(3, (0, 2), (2, 1))
     best = limits.seen(labels, np.array([True, True, False]))
     assert np.array_equal(best[:2, :2], labels[:2, :2])
@@ -84,7 +84,7 @@ def test_a_network_without_copies_can_be_ranked_perfectly(rng):
 
 
 def test_what_is_hidden_hands_its_causes_on():
-    # 1 has two parents, so it is hidden; its child 0 then depends on them without an edge.
+    # 1 has two parents and is hidden; its child 0 then depends on them without an edge.
     network = networks.Network(
         _graph(4, (3, 1), (2, 1), (1, 0)), None, np.ones((4, 3, 3)), np.ones((4, 3))
     )
@@ -94,7 +94,7 @@ def test_what_is_hidden_hands_its_causes_on():
 
 
 def test_by_the_past_late_causes_are_effects():
-    # 2 and 3 drive 1 at once; what 0 does follows what 1 will do.
+    # 2 and 3 drive 1 at once; 0 follows the future of 1.
     network = networks.Network(
         _graph(4, (3, 1), (2, 1)), _graph(4, (1, 0)), np.ones((8, 3, 3)), np.ones((4, 3))
     )
@@ -112,9 +112,9 @@ def test_by_the_past_late_causes_are_effects():
 
 @pytest.mark.parametrize("present", list(itertools.product([0, 1], repeat=4)))
 def test_what_every_coordinate_of_a_hidden_variable_shows(present, rng):
-    """Right graphs of two variables, both driven by a third that is hidden. With the rate of one
-    target for its coordinate, that target has no visible source, and the other has those that
-    act on either.
+    """Correct graphs of two variables, both driven by a hidden third one. With the rate of one
+    target as its coordinate, that target has no visible source, and the other has those that act
+    on either.
     """
     labels = np.array(present, bool).reshape(2, 2)
     weight, bend = rng.normal(size=(2, 3)), rng.normal(size=(2, 3))
@@ -183,7 +183,7 @@ def test_seasonal_regression_against_statsmodels(rng):
 
 
 def test_tables_are_printed(tmp_path, capsys, rng, monkeypatch):
-    # The second variable is hidden. Of the others the first drives both, the third itself.
+    # The second variable is hidden. The first of the others drives both, the third drives itself.
     monkeypatch.setattr(limits, "systems_with_jacobian", lambda: ("Lorenz",))
     truth = np.array([[1, 0], [1, 1]])
     np.savez(
@@ -199,7 +199,7 @@ def test_tables_are_printed(tmp_path, capsys, rng, monkeypatch):
     assert "coupled/timelag" in printed
     tied, guessed, known = printed.splitlines()[2:5]
     assert " .500 |" in tied
-    assert f"{5 / 6:.3f}"[1:] in guessed  # its own effects first, of two pairs one is tied
-    assert " .500 |" in known  # of no other system
+    assert f"{5 / 6:.3f}"[1:] in guessed  # own effects first, one of two pairs tied
+    assert " .500 |" in known  # no other system
     right = float(metrics.auroc(truth.astype(float), np.eye(2, dtype=bool)))
     assert f"{right:.3f}"[1:] in printed

@@ -10,7 +10,7 @@ from benchmarks.causal_dynamics.methods import METHODS
 
 
 def parsed(step, monkeypatch):
-    """Its arguments, read by the command's own parser."""
+    """The arguments of a step, read by the command's own parser."""
     if step.module in ("readings", "ablations"):
         seen = {}
         module = importlib.import_module(f"benchmarks.{step.module}")

@@ -106,7 +106,7 @@ def test_table_has_published_rows_beside_ours(store):
     assert cells(text, "other")[1][1].endswith("*")
     assert "*" not in "".join(auroc)
     assert cells(text, "other")[0][1] == "20.0*"
-    # Other labels are not what the paper scored against.
+    # Other labels are not those the paper scored against.
     assert "L0-NDDE" not in paper_table(store, labels="corrected")
 
 
@@ -125,7 +125,7 @@ def test_command_line(store, capsys):
 
 
 def test_readings_stand_below_the_row_that_they_might_explain(tmp_path, capsys):
-    """SHD of 52.84 and 13.21 where 26.42 was published are one doubling off, each."""
+    """An SHD of 52.84 or 13.21 where 26.42 was published is off by one doubling."""
     file = tmp_path / "readings.sqlite"
     shd = {"unit_l0ndde_sum_open": 52.84, "unit_l0ndde_mean_undecided": 13.21, "allones": 28.0}
     with Store(file) as results:

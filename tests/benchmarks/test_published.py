@@ -60,7 +60,7 @@ def test_what_is_pooled_can_be_kept_alone(results, tmp_path):
 
 
 def test_a_file_is_updated_method_by_method(results, tmp_path):
-    """What the results do not have stays, under the commit it was kept at."""
+    """Figures absent from the results stay, under the commit at which they were kept."""
     out, older, both = (tmp_path / name for name in ("low.csv", "older.sqlite", "both.sqlite"))
     other = UNIT._replace(method="granger")
     stale = Record(UNIT, METRICS | {"exact.f1": 0.1}, "ok", 9.0, ARRAYS)

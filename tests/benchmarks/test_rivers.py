@@ -204,6 +204,6 @@ def test_recruitment_takes_the_delay_it_was_simulated_with():
         counts[t + 1] = max(0.8 * counts[t] * rng.gamma(200, 1 / 200) + births, 1)
     series = np.stack([np.arange(n), counts[100:]], axis=1).astype(float)
     found = recruitment_delay(series, draws=100)
-    # What is laid on day t counts from day t + 1 on.
+    # Water that is added on day t counts from day t + 1 on.
     assert found.lower <= delay + 1 and found.upper >= delay
     assert found.upper - found.lower < 4

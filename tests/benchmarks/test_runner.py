@@ -1,4 +1,4 @@
-"""Runs of benchmarks: workers that die, interrupts, and two runs that share a file."""
+"""Runs of benchmarks: dying workers, interrupts, and two runs that share a file."""
 
 import argparse
 import os
@@ -21,7 +21,7 @@ REPOSITORY = Path(__file__).parents[2]
 
 @dataclass(frozen=True)
 class Task:
-    """Ends its process as often as `marks`, a folder, does not hold `deaths` files."""
+    """A task that ends its process until the folder `marks` holds `deaths` files."""
 
     series: int
     marks: str = ""
@@ -108,7 +108,7 @@ def test_what_a_task_raises_reaches_the_caller(store):
 
 
 def test_two_runs_share_a_file_and_say_so(store, capsys):
-    """The other one writes series 1 during this one's series 0, and 2 during 2."""
+    """The other run writes series 1 during this one's series 0, and 2 during 2."""
 
     def with_other(task):
         with Store(store.path) as other:
@@ -179,7 +179,7 @@ def test_a_dask_cluster_computes_tasks_though_one_kills_its_worker(store, tmp_pa
         run_tasks(tasks, evaluate, store, workers=address, progress=False)
         assert statuses(store) == dict.fromkeys(range(6), "ok")
         assert list(tmp_path.glob("2-*"))
-        # The cluster is there still.
+        # The cluster still exists.
         run_tasks([*tasks, Task(7)], evaluate, store, workers=address, progress=False)
     assert statuses(store) == dict.fromkeys((*range(6), 7), "ok")
 
@@ -203,7 +203,7 @@ def test_the_address_of_a_cluster(capsys):
 
 @pytest.mark.slow
 def test_commands_are_imported_before_xla_reads_its_flags():
-    """`program` sets them, and XLA reads them with its first array."""
+    """`program` sets the flags, and XLA reads them with its first array."""
     text = """
         import importlib, pathlib
         from jax._src import xla_bridge

@@ -1,4 +1,4 @@
-"""The benchmark of the simulator: references are right, and tables show who is off."""
+"""The benchmark of the simulator: references are right, and tables show deviations."""
 
 import dataclasses
 
@@ -12,7 +12,7 @@ from benchmarks.simulator.problems import PROBLEMS, reference
 
 @pytest.mark.parametrize("name", [n for n, p in PROBLEMS.items() if p.exact and p.constant])
 def test_references_equal_closed_forms(name):
-    """Of SciPy, where both are there."""
+    """SciPy's solution, where both are available."""
     problem = PROBLEMS[name]
     found = reference(dataclasses.replace(problem, exact=None))
     tolerance = 1e-7 if problem.stiff else 1e-11

@@ -1,4 +1,4 @@
-"""The speed benchmark counts and solves what it says it does; seconds are never asserted."""
+"""The speed benchmark counts and solves what it states; seconds are never asserted."""
 
 import math
 import os
@@ -40,7 +40,7 @@ TINY = simulator.Sizes(
 
 @pytest.mark.parametrize(("n_targets", "n_inputs"), [(3, 3), (10, 20)])
 def test_operations_of_a_step_against_the_compiler(n_targets, n_inputs):
-    """XLA's own count of the gradient exceeds the matrix products by the elementwise rest only."""
+    """XLA's own count for the gradient exceeds the matrix products only by the elementwise rest."""
     layers = init_layers(n_targets, n_inputs, width=8, depth=2, key=jax.random.key(0))
     shapes = ((n_inputs, fits.BATCH), (n_targets, fits.BATCH), (fits.BATCH,))
     data = [jnp.ones(shape) for shape in shapes]
@@ -148,7 +148,7 @@ def test_pinned_processes_are_compared():
     sentence = systems.gain(2, ndde.Recipe.fast())
     seconds = [float(word) for word in sentence.split() if word[0].isdigit() and "." in word]
     one, two, ratio = seconds
-    # Of seconds that are rounded to a tenth, and are few here.
+    # Seconds are rounded to a tenth, and few here.
     assert (one - 0.05) / (two + 0.05) - 0.01 < ratio < (one + 0.05) / (two - 0.05) + 0.01
 
 
@@ -173,7 +173,7 @@ def test_ways_to_do_many_systems_are_timed(capsys):
 
 @pytest.mark.slow
 def test_a_record_on_disk_is_discovered_within_a_gigabyte():
-    # By a process of its own: the peak is that of all that it ever did.
+    # In its own process: the peak is over everything that the process ever did.
     command = [sys.executable, "-m", "benchmarks.speed", "--only", "chunks", "--quick"]
     said = subprocess.run(
         command, capture_output=True, text=True, check=True, cwd=REPOSITORY

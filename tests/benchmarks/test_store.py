@@ -99,7 +99,7 @@ def test_two_writers_share_a_file(tmp_path):
         assert one.done("bench") == other.done("bench") == {unit(s) for s in range(10)}
 
 
-# Writes units until none is left, says which before computing and after writing each of them.
+# Writes units until none is left, and reports each before computing and after writing.
 WORKER = """
 import sys
 import time

@@ -1,4 +1,4 @@
-"""Counting moves between files and folders, on a made-up package whose walk is known."""
+"""Counting moves between files and folders, on a synthetic package with a known walk."""
 
 import importlib.util
 import json
@@ -57,7 +57,7 @@ def package(tmp_path):
 def test_loops_and_recursion_count_once(package):
     root, m = package
     found = follow(lambda: m["top"].start(m["work"], m["helper"], m["leaf"]), root)
-    # top work helper work leaf work top leaf top: what the loops repeat is walked once.
+    # top work helper work leaf work top leaf top: the body of the loops is walked once.
     assert found["files, run"][:3] == Count(4, 8, 3, 0)[:3]
     # . parts end parts . end .
     assert found["folders, run"][:3] == Count(3, 6, 2, 0)[:3]
@@ -71,7 +71,7 @@ def test_loops_and_recursion_count_once(package):
 
 
 def test_a_reader_follows_a_call_once(package):
-    """Not even if something else comes between: the run does."""
+    """Even with something else in between, although the run follows it again."""
     root, m = package
 
     def work():
@@ -117,7 +117,7 @@ def test_a_folder_without_the_package_is_refused(tmp_path):
 
 
 def test_another_checkout_is_counted_in_a_process_of_its_own(tmp_path, monkeypatch, capsys):
-    """What it prints is read; `discover` itself is run by hand, since it takes a minute."""
+    """Its output is parsed; `discover` itself is run by hand, since it takes a minute."""
     (tmp_path / "ndde_jax").mkdir()
     (tmp_path / "ndde_jax" / "__init__.py").touch()
     seen = []

@@ -1,4 +1,4 @@
-"""The benchmark of uses: its truths against closed forms, its tables against counts by hand."""
+"""The benchmark of uses: its truths compared with closed forms, its tables with counts by hand."""
 
 import jax
 import jax.numpy as jnp
@@ -78,7 +78,7 @@ def test_true_effects_are_right_and_moved_ones_are_not(series):
 def test_holding_a_variable_in_the_true_system(series):
     made = _truths._held(series, 0, 0.7, 15, jax.random.key(0))
     assert made.shape == (_truths.PATHS, 15, 2)
-    # Held: what it becomes differs by what it would have been; the other hears of it a delay later.
+    # If held, it differs from its undisturbed path; the other variable responds one delay later.
     assert np.abs(made[:, 0, 0]).min() > 0
     linked = series.graph[0, 1].any()
     assert (np.abs(made[:, :5, 1]).max() < 1e-6) and (np.abs(made[:, 6:, 1]).max() > 0) == linked

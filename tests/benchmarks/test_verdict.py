@@ -1,4 +1,4 @@
-"""What verdicts are worth by kind of record: the kinds are what they say, and tables count."""
+"""The reliability of verdicts by kind of record: the kinds are as described, and tables count."""
 
 import math
 import types
@@ -149,7 +149,7 @@ def test_an_error_is_a_status_and_is_not_counted(monkeypatch):
 
 
 def test_the_page_says_what_was_published():
-    """Its sentences have the figures of the results; and these reach what a verdict promises."""
+    """Its sentences contain the figures of the results, which reach the promises of a verdict."""
     with published.read(PUBLISHED) as store:
         found = calibration.results(store)
     page = " ".join((HERE / "README.md").read_text("utf-8").split())

@@ -1,4 +1,4 @@
-"""The world's benchmarks: truths against what moves what, scores by hand, a small run."""
+"""The world's benchmarks: truths compared with effects, scores by hand, a small run."""
 
 import inspect
 import itertools
@@ -34,7 +34,7 @@ FLOWS = {
 
 
 def _reached(at_once):
-    """Who moves whom within a sample, also through others."""
+    """Effects between variables within a sample, also through others."""
     reach = np.eye(len(at_once), dtype=bool) | at_once
     for k in range(len(reach)):
         reach |= reach[:, [k]] & reach[[k]]
@@ -81,7 +81,7 @@ def test_a_gene_reads_the_proteins_of_its_regulators():
         changed = system.drift(0.0, x + 0.1 * np.eye(2 * dim)[dim + source]) != here
         apart = np.arange(dim) != source
         np.testing.assert_array_equal(changed[:dim][apart], system.links[source, apart])
-        # Of its own transcript, and of nobody else's, comes a protein.
+        # A protein comes from its own transcript only.
         made = system.drift(0.0, x + 0.1 * np.eye(2 * dim)[source]) != here
         np.testing.assert_array_equal(np.flatnonzero(made), [source, dim + source])
 
@@ -134,7 +134,7 @@ def test_stations_are_related_at_once_and_an_eighth_is_missing():
     found = data.record("stations", "6x1000", 2)
     assert 0.08 < np.isnan(found.x).mean() < 0.2
     assert not found.pairs[found.where].any() and found.at_once[found.where].all()
-    # Nobody's past helps: the correlation of innovations at a lag is what chance makes.
+    # No past helps: the correlation of innovations at a lag is that of chance.
     step = found.x[1:] - 0.8 * found.x[:-1]
     a, b = step[1:, 0], step[:-1, 1]
     known = np.isfinite(a) & np.isfinite(b)
@@ -148,7 +148,7 @@ def test_news_of_one_share_move_another():
     found = data.record("shares", "6x20000", 0)
     x, n = found.x, len(found.x)
     assert found.links.sum() == 6 + 3 and np.corrcoef(x.T).min() > 0.2
-    # What all others leave of a share at the same time is nearly its news.
+    # The residual of a share given all others at the same time is nearly its innovation.
     left = np.linalg.inv(np.cov(x.T)) @ (x - x.mean(axis=0)).T
     size = np.sqrt((left**2).mean(axis=1))
     for i, j, a in np.argwhere(found.where[..., None] & np.ones(data.LAGS, bool)):
@@ -157,7 +157,7 @@ def test_news_of_one_share_move_another():
 
 
 def test_blood_answers_late():
-    """A pulse of activity is seen five seconds later at most, and undershoots."""
+    """A pulse of activity is seen at most five seconds later, and undershoots."""
     activity = np.zeros((600, 1))
     activity[:10] = 1.0
     blood = flows.haemodynamic(activity, np.random.default_rng(0), step=0.1, every=10)[:, 0]
@@ -196,7 +196,7 @@ def test_conditional_information_of_gaussians():
 
 
 def _follower(n=400):
-    """The second of three follows the first two samples before its increment."""
+    """The second of three variables follows the first, two samples before its increment."""
     rng, x = np.random.default_rng(1), np.zeros((n, 3))
     for k in range(3, n - 1):
         x[k + 1] = 0.5 * x[k] + [0, 0.9 * x[k - 2, 0], 0] + rng.normal(size=3)
@@ -263,11 +263,11 @@ def test_scores_by_hand():
     graph[0, 0, 0] = graph[0, 1, 2] = graph[1, 2, 1] = graph[2, 0, 0] = True
     scores = np.array([[9, 3, 7], [1, 9, 2], [8, 0, 9.0]])
     found = scoring.score(Prediction(scores, graph, record.at_once, "supported"), record)
-    # Of three kept and two true links one is right; own links and the diagonal do not count.
+    # Of three kept and two true links one is right; links to itself and the diagonal do not count.
     assert found["f1"] == pytest.approx(2 / 5)
     assert (found["edges"], found["true"], found["false"], found["possible"]) == (3, 1, 1, 4)
     assert (found["summary_true"], found["verdict"], found["at_once.f1"]) == (2, 0, 1)
-    # What is related at once alone is not ranked: 3 and 2 are above 1 and 0.
+    # Contemporaneous relations alone are not ranked: 3 and 2 are above 1 and 0.
     assert found["auroc"] == 1.0
     failed = scoring.score(scoring.nothing(record), record)
     assert (failed["failed"], failed["f1"], failed["auroc"]) == (1, 0, 0.5)
@@ -298,7 +298,7 @@ def test_how_far_the_reference_is_behind():
 
 
 def _fixed(kept=True):
-    """A method that knows nothing of the record: one link, or none."""
+    """A method that ignores the record: one link, or none."""
 
     def method(x, dt, lags, *, key):
         dim = x.shape[1]

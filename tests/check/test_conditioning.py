@@ -1,4 +1,4 @@
-"""Noise, memory and damping of what is left of the rates."""
+"""Noise, autocorrelation and damping of the residuals of rates."""
 
 import equinox as eqx
 import jax
@@ -42,7 +42,7 @@ def test_noise_covariance(scheme):
 
 @pytest.mark.slow
 def test_residual_memory_is_the_covariance_that_a_hidden_driver_leaves():
-    """Against the stationary covariances of the linear system, x1 hidden."""
+    """Comparison with the stationary covariances of the linear system, x1 hidden."""
     n, dt = 20_000, 0.1
     step = np.eye(2) + dt * np.array([[-1.0, 1.0], [0.0, -1.0]])
     noise = np.diag([0.1, 0.5])
@@ -58,7 +58,7 @@ def test_residual_memory_is_the_covariance_that_a_hidden_driver_leaves():
     rate = (step - np.eye(2))[0] / dt
     variance = rate @ stationary @ rate + noise[0, 0] ** 2 / dt**2
     left = rate - [rate @ stationary[:, 0] / stationary[0, 0], 0]
-    # By the state two samples earlier, and by the noise that the rate was driven with then.
+    # By the state two samples earlier, and by the noise that drove the rate then.
     later = left @ step
     covariance = later @ step @ stationary @ left + later[0] * noise[0, 0] ** 2 / dt
     model = ndde.fitting.fit_graph(part, "full", key=jr.key(0), config=QUICK)
@@ -67,7 +67,7 @@ def test_residual_memory_is_the_covariance_that_a_hidden_driver_leaves():
 
 
 def seen(windows, model, names):
-    """What rules read of a graph that has all edges."""
+    """The evidence that rules read for a complete graph."""
     shape = (windows.dim, windows.dim, windows.n_lags)
     strengths = ndde.measure.SignalStrengths(
         *[jnp.ones(shape)] * 3, *[jnp.ones(shape[:2])] * 2, jnp.ones(shape, bool),
@@ -95,20 +95,20 @@ def test_a_delay_that_is_no_candidate_is_noticed():
 
 
 def test_residual_memory_across_gaps_and_trajectories():
-    """What is missing, and where one trajectory ends, no two residuals are compared."""
+    """Residuals are not compared across missing values and ends of trajectories."""
     rng = np.random.default_rng(0)
     paths = [rng.normal(size=(n, 1)).cumsum(axis=0) for n in (300, 200)]
     paths[0][100:103] = np.nan
     w = ndde.lagged_windows(paths, dt=1.0)
     model = ndde.fitting.fit_graph(w, "full", key=jr.key(0), config=QUICK)
     assert ndde.check.residual_memory(w, model) == [0]
-    # Rates that agree with those two samples earlier, wherever those are known.
+    # Rates that equal those two samples earlier, wherever those are known.
     signs = np.where(np.asarray(w.position) // 2 % 2 == 0, 1.0, -1.0)[:, None]
     alternating = eqx.tree_at(lambda w: w.increment, w, jnp.asarray(signs, jnp.float32))
     np.testing.assert_allclose(ndde.check.residual_memory(alternating, model), 1, atol=0.1)
     half = eqx.tree_at(lambda w: w.valid, alternating, w.valid & (rng.random(len(signs)) < 0.5))
     np.testing.assert_allclose(ndde.check.residual_memory(half, model), 1, atol=0.1)
-    # A rate that is wrong by a constant is no memory.
+    # A constant error of a rate is not autocorrelation.
     shifted = eqx.tree_at(lambda w: w.increment, w, w.increment + 0.7)
     assert ndde.check.residual_memory(shifted, model) == [0]
 
