@@ -1,4 +1,4 @@
-"""What tests of several parts share: an easy system, and all methods."""
+"""Shared parts of several tests: an easy system, and all methods."""
 
 import equinox as eqx
 import jax
@@ -7,7 +7,7 @@ import numpy as np
 
 import ndde_jax as ndde
 
-# Name, method, wrong edges allowed on the easy system at this price. Those that lose a target
+# Name, method, wrong edges allowed on the easy system at this price. Methods that lose a target
 # altogether have no price at which all three survive their own penalty.
 METHODS = [
     ("L0NDDE", ndde.L0NDDE(path=()), 0),
@@ -21,13 +21,13 @@ METHODS = [
     ("NODE", ndde.NODE(), 4),
 ]
 NAMES = [row[0] for row in METHODS]
-# What each target depends on, [target, source].
+# The inputs of each target, [target, source].
 TRUTH = np.array([[0, 1, 0], [1, 0, 1], [0, 1, 1]], bool)
 ORDER = np.array([2, 0, 1])
 
 
 def windows(order=(0, 1, 2)):
-    """Independent states and exact rates, so that nothing but the method is on trial."""
+    """Independent states and exact rates, so that only the method is tested."""
     rng = np.random.default_rng(0)
     z = rng.normal(size=(400, 3))
     rates = np.stack([np.tanh(2 * z[:, 1]), z[:, 0] * z[:, 2], z[:, 2] - 0.5 * z[:, 1] ** 2], 1)

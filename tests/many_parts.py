@@ -1,4 +1,4 @@
-"""What the tests of many systems share."""
+"""Shared parts of the tests of many systems."""
 
 import jax.random as jr
 import numpy as np

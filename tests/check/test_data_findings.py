@@ -1,4 +1,4 @@
-"""What the samples alone give away: each fault by its name, and nothing on good data."""
+"""Findings from samples alone: each fault by its name, and none on good data."""
 
 import dataclasses
 
@@ -41,7 +41,7 @@ def rossler(seed=0, n=1000):
 
 
 def limit_cycle(seed=0, n=1000, sigma=0.1):
-    """An oscillation of the system's own, whose phase noise shifts."""
+    """A limit cycle whose phase noise shifts."""
     rng = np.random.default_rng(seed)
     z, out = 1 + 0j, []
     for k in range(10 * (n + 100)):
@@ -75,8 +75,8 @@ def test_chaos_without_noise_is_no_season():
 
 @pytest.mark.parametrize("cycle", [23, 24])
 def test_a_strong_cycle_that_may_be_a_day_is_noted_and_removed_where_it_is_one(cycle):
-    """Hourly counts: a day of most of the variance, and short memories. Without a unit of time 24
-    samples are likely to be a day, and 23 may be anything.
+    """Hourly counts: a daily cycle with most of the variance, and short memories. Without a unit of
+    time, 24 samples are likely to be a day, and 23 may be anything.
     """
     rng, hours = np.random.default_rng(0), np.arange(1200)
     x = 60 + 40 * np.sin(2 * np.pi * hours[:, None] / cycle) + np.zeros(2)
@@ -91,12 +91,12 @@ def test_a_strong_cycle_that_may_be_a_day_is_noted_and_removed_where_it_is_one(c
         assert (noted.name, noted.weight) == ("rhythm", "note")
         assert "cycle of 23 keeps" in noted.text
         assert noted.value > 0.8 and "unit of time" in noted.remedy
-    # Its own oscillation, which noise shifts, keeps no time.
+    # A limit cycle that noise shifts keeps no time.
     assert "rhythm" not in found(limit_cycle() + 0.3 * rng.normal(size=(1000, 2)))
 
 
 def test_a_year_in_a_record_too_short_to_tell_is_a_reservation():
-    """Five years of months: whether a clock makes the cycle shows in some, and in others may be."""
+    """Five years of months: some records show whether a clock makes the cycle, others cannot."""
     told = []
     for seed in range(10):
         rng, x = np.random.default_rng(seed), np.zeros((60, 3))
@@ -176,7 +176,7 @@ def test_a_fault_is_named_with_a_number_and_a_remedy(name):
 
 
 def recordings(levels, n=100, seed=0):
-    """As many recordings of three autoregressions, each around levels of its own."""
+    """As many recordings of three autoregressions, each around its own levels."""
     rng, parts = np.random.default_rng(seed), []
     for level in levels:
         x = np.zeros((n + 50, 3))
@@ -194,12 +194,14 @@ def test_recordings_with_levels_of_their_own_are_told_unless_these_are_taken_out
     samples = ndde.read_samples(recordings(levels), dt=1.0)
     level = ndde.prepare_samples(samples, ("offsets",))
     assert "baselines" not in {f.name for f in ndde.data_findings(level)}
-    assert "baselines" not in found(recordings(levels)[:3])  # too few to tell
+    assert "baselines" not in found(recordings(levels)[:3])  # too few to decide
 
 
 @pytest.mark.slow
 def test_slow_variables_seldom_have_levels_of_their_own():
-    """Means of recordings differ as their memory lets them; of walks most of all."""
+    """Means of recordings differ as their autocorrelation allows; those of random walks differ
+    most.
+    """
     rng, told = np.random.default_rng(0), []
     for _ in range(40):
         for memory in (0.0, 0.7, 0.98):
@@ -207,7 +209,8 @@ def test_slow_variables_seldom_have_levels_of_their_own():
             told.append(tests.baselines(list(path[:, 200:]))[1] < 1e-4)
         told.append(tests.baselines(list(rng.normal(size=(12, 100)).cumsum(axis=1)))[1] < 1e-4)
     assert np.mean(told) <= 0.02
-    # Behind a fast variable the memory of a slow one is hardly seen; that it moves is.
+    # Behind a fast variable the autocorrelation of a slow one is barely visible, but its movement
+    # is.
     behind = []
     for _ in range(40):
         news = rng.normal(size=(2, 30, 300))
@@ -222,7 +225,9 @@ def test_slow_variables_seldom_have_levels_of_their_own():
 @pytest.mark.parametrize("width", [2, 7, 24])
 @pytest.mark.parametrize("digits", [2, 9])
 def test_a_running_mean_beside_its_column_is_named(width, digits):
-    """Centred or of the last samples, rounded or not; a smoothed column of another kind is none."""
+    """Centred or of the last samples, rounded or not; another smoothed column is not a running
+    mean.
+    """
     x = np.round(oscillators(), digits)
     for shift in (0, width // 2):
         mean = np.convolve(x[:, 1], np.ones(width) / width)[shift:][: len(x)]
@@ -251,13 +256,13 @@ def test_what_is_written_only_where_it_changes_is_named(band, weight):
     told = found(written)["held values"]
     assert told.weight == weight and "compression" in told.remedy
     assert tests.deadband(written[:, 0]) == pytest.approx(band, rel=0.05)
-    # Of what is held for other reasons changes of all sizes are seen.
+    # Values held for other reasons show changes of all sizes.
     assert tests.deadband(x[:, 0]) == tests.deadband(np.repeat(x[::3, 0], 3)) == 0
 
 
 def test_a_meter_that_counts_whole_units_was_not_interpolated():
-    """Of whole steps many are equal to the one before, by chance; of half of them read from lines
-    between the others none is.
+    """Many whole steps equal the previous one by chance; none do if half of them are interpolated
+    linearly between the others.
     """
     rng = np.random.default_rng(0)
     meter = np.floor(np.cumsum(8 + oscillators(n=1500)[:, 0] + 0.5 * rng.normal(size=1500)))
@@ -269,7 +274,7 @@ def test_a_meter_that_counts_whole_units_was_not_interpolated():
 
 
 def _direction(start, n=N):
-    """A direction in degrees that comes back to where it starts."""
+    """A direction in degrees that returns to its start."""
     rng, turned = np.random.default_rng(1), np.zeros(n)
     for k in range(1, n):
         turned[k] = 0.98 * turned[k - 1] + 9 * rng.normal()
@@ -285,7 +290,7 @@ def test_what_goes_round_is_an_angle_in_either_unit_and_its_jumps_are_no_spikes(
     names = found(x)
     assert names["wrapped angle"].weight == "problem" and "spikes" not in names
     for free in (_direction(180), np.random.default_rng(2).uniform(0, 360, N)):
-        x[:, 0] = free  # one that never goes round, and numbers without a memory
+        x[:, 0] = free  # one that never completes a turn, and numbers without autocorrelation
         assert "wrapped angle" not in found(x)
 
 
@@ -295,7 +300,8 @@ def test_counts_that_rest_at_zero_are_not_cut_off():
     walks = np.repeat(rng.random(len(x) // 20 + 1) < 0.5, 20)[: len(x)]
     x[:, 0] = rng.poisson(np.where(walks, 90, 0.1))
     assert not {"clipped", "held values", "stuck sensor", "spikes"} & set(found(x))
-    # Fewer zeros are a sensor that ends there, or dry weeks; at any other value they are its end.
+    # Fewer zeros are a sensor that ends there, or dry weeks; repeats of any other value are the end
+    # of its range.
     cut = oscillators()
     cut[:, 0] = np.maximum(cut[:, 0] - np.quantile(cut[:, 0], 0.05), 0)
     assert found(cut)["clipped"].weight == "note"
@@ -303,7 +309,7 @@ def test_counts_that_rest_at_zero_are_not_cut_off():
 
 
 def test_a_season_that_grows_with_the_level_asks_for_logarithms():
-    """Sales of years, which grow in proportion to what they are, and so does their season."""
+    """Sales of years, which grow in proportion to their level, and so does their season."""
     t, noise = np.arange(240.0), np.random.default_rng(0).normal(size=(240, 2))
     own = signal.lfilter([0.1], [1, -0.4], noise, axis=0)
     sales = np.exp(
@@ -315,7 +321,7 @@ def test_a_season_that_grows_with_the_level_asks_for_logarithms():
         "Take logarithms of what cannot fall below zero: transform={'sales': 'log', "
         "'costs': 'log'} (--log \"sales\" --log \"costs\")."
     )
-    # A code for missing values is no measurement below zero.
+    # A code for missing values is not a measurement below zero.
     coded = sales.copy()
     coded[50:200:50] = -999
     coded = found(coded, time_unit="month", names=("sales", "costs"))["season"]
@@ -326,7 +332,7 @@ def test_a_season_that_grows_with_the_level_asks_for_logarithms():
 
 @pytest.mark.parametrize("bend, weight", [(0.0, "reservation"), (0.7, "problem")])
 def test_a_season_that_moves_the_system_weighs_by_the_marks_it_leaves(bend, weight):
-    """Nothing is left behind of one that moves a system whose responses are straight."""
+    """A season leaves no marks if the responses of the system that it drives are linear."""
     rng = np.random.default_rng(2)
     noise, wave = 0.5 * rng.normal(size=(2000, 2)), np.sin(np.arange(2000) * 2 * np.pi / 24)
     x = np.zeros((2000, 2))
@@ -376,7 +382,7 @@ def test_an_irregular_clock():
     t = np.cumsum(rng.uniform(0.1, 1.9, N))
     left = found(x, treated=False, t=t)["irregular clock"]
     assert left.weight == "problem" and left.value == pytest.approx(1.81 / 0.19, rel=0.1)
-    # Jitter of a twentieth of the interval is noted and weighs nothing.
+    # Jitter of a twentieth of the interval is noted without weight.
     jitter = found(oscillators(), treated=False, t=np.arange(N) + 0.05 * rng.uniform(size=N))
     assert jitter["irregular clock"].weight == "note"
 
@@ -461,11 +467,11 @@ def test_a_change_that_a_switch_brings_about_is_none():
 
     chain = [(1, 2), (2, 0)]
     assert not changed(chain)
-    assert changed(chain[1:]) == {"change of regime"}  # nothing says what the law does
-    # Sources whose own level changes are no switches.
+    assert changed(chain[1:]) == {"change of regime"}  # nothing shows the effect of the law
+    # Sources whose own level changes are not switches.
     both = oscillators() + 4 * (np.arange(N) > 600)[:, None]
     assert changed([(0, 1), (1, 0)], ndde.read_samples(both, dt=1.0)) == {"change of regime"}
-    # The law of which a season was taken off is one still.
+    # A law from which a season was removed is still a switch.
     wave = 1.5 * np.sin(np.arange(400) * np.pi / 6)[:, None] * np.array([1, 0, 1])
     treated = ndde.prepare_samples(dataclasses.replace(month, values=(month.values[0] + wave,)))
     assert treated.treatments[0].name == "season" and len(np.unique(treated.values[0][:, 1])) > 2
@@ -497,7 +503,7 @@ def test_a_variable_at_rest_was_not_held():
 
 
 def _driven(u, seed=0):
-    """A temperature that follows what is set."""
+    """A temperature that follows a set point."""
     rng, y = np.random.default_rng(seed), np.zeros(len(u))
     for k in range(1, len(u)):
         y[k] = 0.9 * y[k - 1] + 0.3 * u[k - 1] + 0.1 * rng.normal()
@@ -539,7 +545,7 @@ def test_an_experiment_that_has_not_begun_is_no_stuck_sensor():
 
 
 def test_a_river_at_low_flow_is_no_stuck_sensor():
-    """It falls by what it is rounded to, and stays, between floods that move it far."""
+    """It falls to its rounded minimum and stays there, between floods that move it far."""
     rng, flow = np.random.default_rng(0), np.full(1000, 3.0)
     rain = np.where(rng.random(1000) < 0.4, rng.gamma(1.5, 20, size=1000), 0)
     for t in range(1, 1000):
@@ -584,7 +590,7 @@ def test_what_is_held_and_driven_by_nothing_may_be_an_input():
     assert str(found.verdict) == "with reservations"
     samples = ndde.read_samples(x, dt=1.0)
     (held,) = [one for one in ndde.data_findings(samples) if one.name == "held values"]
-    assert held.weight == "problem"  # before anything is known of what drives it
+    assert held.weight == "problem"  # before its driver is known
 
 
 def test_rounding_weighs_as_an_error_of_its_size_does():

@@ -1,4 +1,4 @@
-"""Stability on halves, and the report that puts everything together."""
+"""Stability on halves, and the report that combines all results."""
 
 import dataclasses
 
@@ -79,7 +79,7 @@ def driven(n=N):
 
 
 def cycle():
-    """A limit cycle without noise: one number, the phase, says everything."""
+    """A limit cycle without noise: one number, the phase, determines everything."""
     t = 0.3 * np.arange(N)
     return np.stack([np.sin(t) + 0.3 * np.sin(2 * t), np.cos(t) + 0.2 * np.cos(3 * t)], axis=1)
 
@@ -145,8 +145,8 @@ def test_text(good):
 
 @pytest.mark.parametrize("least", [0.06, -0.01])
 def test_the_window_is_that_of_the_strengths_against_all_inputs(least):
-    """Relative to the graph every edge is worth 1; against all inputs the weakest hardly anything,
-    or by chance less than nothing, and then no price is inside.
+    """Relative to the graph every edge is worth 1. Against all inputs the weakest is worth almost
+    nothing, or by chance less than nothing, and then no price is inside.
     """
     x = np.random.default_rng(0).normal(size=(60, 2))
     w = ndde.lagged_windows(x, dt=1.0, lags=(0, 1))
@@ -235,7 +235,7 @@ def test_a_price_outside_the_window_is_said(good):
     w = ndde.lagged_windows(driven(), dt=1.0, lags=(0, 3))
     model = ndde.fitting.fit_graph(w, good.graph, key=jr.key(0), config=QUICK)
     weakest, candidates = good["smallest signal strength"], 4
-    # More than one edge into a target: dropping all of them saves more than the weakest is worth.
+    # A target with more than one edge: dropping all of them saves more than the weakest is worth.
     assert good["largest in-degree"] == 2
 
     def at(share):
@@ -296,7 +296,7 @@ def test_a_discovery_selects_again_as_it_did(monkeypatch):
     with pytest.raises(Asked) as caught:
         by_strategy.identifiability(key=jax.random.key(0))
     assert caught.value.args == (strategy, 1)  # nothing in it is random
-    # The default searches with what the samples tell, and finds the same graph again.
+    # The default searches with information from the samples, and finds the same graph again.
     with pytest.raises(Asked) as caught:
         found.identifiability(key=jax.random.key(0))
     again = ndde.recover(found.windows, caught.value.args[0], key=jax.random.key(1))

@@ -1,4 +1,4 @@
-"""What all others cannot say of an edge, against plain least squares."""
+"""What all other inputs do not explain of an edge, compared with plain least squares."""
 
 import jax
 import jax.numpy as jnp
@@ -19,7 +19,7 @@ def case():
     for k in range(1, 499):
         x[k + 1] = 0.5 * x[k] + rng.normal(size=DIM)
         x[k + 1, 1] += np.tanh(x[k - 1, 0])
-        x[k + 1, 2] = x[k + 1, 0] + 0.05 * rng.normal()  # says what the first says
+        x[k + 1, 2] = x[k + 1, 0] + 0.05 * rng.normal()  # a proxy for the first
     windows = ndde.lagged_windows(x, dt=1.0, lags=LAGS)
     graph = np.zeros((DIM, DIM, 2), bool)
     graph[0, 1, 1] = graph[1, 1, 0] = graph[0, 0, 0] = True
@@ -37,7 +37,7 @@ def case():
 
 
 def left(inputs, kept, j):
-    """Squares that lines and bends of some inputs, `(source, lag)`, leave of a rate, as a share."""
+    """Squared residuals of lines and curves of some inputs, `(source, lag)`, as a share."""
     columns = [np.ones(len(inputs.line))]
     for i, a in kept:
         columns += [inputs.line[:, a, i], *inputs.bend[:, a, i].T]
@@ -62,5 +62,5 @@ def test_shares_beyond_all_others_are_those_of_refits(case):
     assert joint[0, 1] == pytest.approx(given - added - 4 * noise, rel=1e-6)
     np.testing.assert_array_equal(np.isfinite(alone), base.graph)
     np.testing.assert_array_equal(np.isfinite(joint), base.graph.any(axis=2))
-    # The copy says what its twin says, and so the twin nothing beyond it.
+    # The copy is a proxy for its twin, so the twin adds nothing to it.
     assert joint[0, 1] < 0.01 < joint[1, 1]

@@ -1,4 +1,4 @@
-"""What the report of a discovery says, and when it warns."""
+"""The text of the report of a discovery, and its warnings."""
 
 import dataclasses
 import html
@@ -93,7 +93,7 @@ def lines(found):
 
 
 def line(found, name):
-    """The lines on identifiability of one name."""
+    """The lines on identifiability with one name."""
     return [one.text for one in found.report_data().lines if one.name == name]
 
 
@@ -260,7 +260,7 @@ def test_the_prior_is_tested(found):
         "wind@3 → sea level is forbidden, but would explain 0.46 of the rate's variance."
     )
     assert required.startswith("wind@3 → wind is required, but the data do not need it")
-    # At a price of the user's, four candidates each: 0.46 is worth no 0.5, 0.11 worth 0.1.
+    # At a price set by the user, four candidates each: 0.46 is not worth 0.5, 0.11 is worth 0.1.
     priced = line(dataclasses.replace(found, windows=windows, coefficient=4 * 0.5), name)
     assert sum("forbidden" in text for text in priced) == 0
     assert any(text.startswith("wind@0 → wind is required") for text in priced)
@@ -297,7 +297,7 @@ def test_quick_full_page_and_refits_have_one_verdict():
     assert found.verdict == checked.verdict == "supported" and checked.supported
     assert {f.name for f in found.verdict.reasons} <= {f.name for f in checked.verdict.reasons}
     assert found.report(checked).startswith(first + ", refits on parts of the data included.")
-    # What refits add changes the verdict wherever it is shown.
+    # Findings of refits change the verdict wherever it is shown.
     unstable = dataclasses.replace(checked.stability, selected=0 * checked.stability.selected)
     worse = dataclasses.replace(checked.refits, stability=unstable)
     told = ndde.check.RULES["stable edges"].findings(worse)
@@ -340,7 +340,7 @@ def test_frame_is_sorted_kept_first_then_strongest():
     found = found_on(noise(), edges={(0, 0, 0): 0.11, (0, 1, 1): 0.46, (1, 0, 1): 0.002})
     weak = dataclasses.replace(found, graph=found.graph & (found.scores < 0.3))
     frame = weak.to_frame()
-    # The strongest edge is not among those kept here, so the two orders differ.
+    # The strongest edge is not among the kept ones here, so the two orders differ.
     assert frame["kept"].tolist() == [True] + [False] * 7
     assert frame["score"].tolist()[:3] == [0.11, 0.46, 0.002]
     assert frame["score"][1:].is_monotonic_decreasing
@@ -373,8 +373,8 @@ def test_without_refits_everything_is_said_that_needs_none(found):
 
 @pytest.mark.parametrize("kept", [0.0, 0.5])
 def test_of_independent_values_nothing_is_foretold(kept):
-    """Half of the rate of white noise follows from its value; of an autoregression the square of
-    its coefficient is the share of the next value.
+    """Half of the rate of white noise follows from its value; for an autoregression the squared
+    coefficient is the share of the next value.
     """
     noise = np.random.default_rng(0).normal(size=(3000, 2))
     x = lfilter([1.0], [1.0, -kept], noise, axis=0)

@@ -1,4 +1,4 @@
-"""The verdict: what decides it, and that it reads as five lines."""
+"""The verdict: what decides it, and its five lines."""
 
 import dataclasses
 
@@ -19,8 +19,8 @@ NAMES = ("a", "b", "c")
 
 @pytest.fixture(autouse=True)
 def no_memory(monkeypatch):
-    """Models and graphs drawn at random leave what they like; what matters here is said by the
-    test.
+    """Models and graphs drawn at random leave arbitrary residuals; each test sets those that
+    matter.
     """
     monkeypatch.setattr(_graph_rules, "memory_of", lambda *_: np.zeros(3))
     nothing = lambda _, graph, *__, **___: Relations.none(graph)  # noqa: E731
@@ -76,7 +76,7 @@ def test_a_flow_that_reads_the_present_may_do_so_up_to_a_sample_later():
 
 
 def test_what_explains_little_on_blocks_that_were_not_fitted_is_said(found):
-    """The shares are those of the record, and of variables where they are less than half of it."""
+    """The shares are those of the record, and of variables if they are less than half of it."""
     inside = 1 - np.asarray(found.strengths.risk)
     assert "blocks" not in again(found, held_out=1 - 0.6 * inside).verdict.lines[1]
     half = again(found, held_out=1 - np.array([0.6, 0.4, -3.0]) * inside).verdict.lines[1]
@@ -117,9 +117,9 @@ def test_inputs_that_another_variable_could_carry(found, monkeypatch):
     first[1, 2, 0] = True
     assert with_rivals(many, first).verdict == "not supported"
     own = np.zeros_like(many)
-    own[1, 1, 0] = own[2, 2, 0] = True  # variable 0 drives both as it is: no link is at stake
+    own[1, 1, 0] = own[2, 2, 0] = True  # variable 0 already drives both: no link is at stake
     assert with_rivals(many, own).verdict == "with reservations"
-    # What the target's own past could carry may be no link at all, and is none to another variable.
+    # A link that the target's own past could replace may be no link from another variable.
     into_first = np.zeros_like(many)
     into_first[1, 0, 0] = into_first[2, 0, 0] = True  # all rivals are variable 0
     assert with_rivals(many, into_first).verdict == "not supported"  # a copy, at the same lag
@@ -127,7 +127,7 @@ def test_inputs_that_another_variable_could_carry(found, monkeypatch):
     assert told == "with reservations" and "or by the target's own past" in told.reasons[0].text
     assert told.reasons[0].remedy.startswith("Record for longer")
     evidence = evidence_of(with_rivals(np.ones_like(many), np.ones_like(many)))
-    assert evidence.replaceable.all()  # of two lags neither is between others
+    assert evidence.replaceable.all()  # neither of two lags lies between others
 
 
 def test_weak_edges_are_a_reservation_and_many_a_refusal(found):
@@ -142,7 +142,7 @@ def test_weak_edges_are_a_reservation_and_many_a_refusal(found):
 
 
 def test_most_links_in_doubt_for_two_reasons_are_a_refusal(found, monkeypatch):
-    """Of four links two may come from something unseen, and another is weak."""
+    """Two of four links may come from something unseen, and another is weak."""
     graph = np.zeros_like(found.graph)
     graph[[0, 0, 1, 2], [1, 2, 2, 0], 0] = True
     many = again(found, graph=graph, lower=np.where(graph, 0.1, -1.0), scores=1.0 * graph)
@@ -165,7 +165,7 @@ def test_six_reservations_are_a_problem_together(found):
     names = [*"abcdef", "short record", "hidden driver possible"]
     doubts = [Finding("measured", name, 1.0, "", ".", weight="reservation") for name in names]
     five, six = (verdict_from_findings(evidence_of(found), doubts[first:]) for first in (1, 0))
-    # What only cannot be told is no reason to refuse.
+    # A mere failure to decide is no reason to refuse.
     assert five == "with reservations" and len(five.reasons) == 7 and "Too many" not in five.text
     assert six == "not supported" and six.lines[0].startswith("Verdict: not supported.")
     assert "Too many reservations to rely on the links. (a)" in six.text
@@ -176,13 +176,13 @@ def test_six_reservations_are_a_problem_together(found):
 
 
 def test_what_a_line_of_code_mends_is_told_first(found):
-    """A total that is stamped too late may be behind all that is graver."""
+    """A total that is stamped too late may cause all graver findings."""
     known = dataclasses.replace(evidence_of(found), inputs=("a",))
     late = Finding("estimated", "links at once", 0.1, "", "", "x['a'] = x['a'].shift(-1)", "note")
     grave = [Finding("estimated", name, 1.0, "", "", name, "problem") for name in ("this", "that")]
     told = verdict_from_findings(known, [*grave, dataclasses.replace(late, weight="reservation")])
     assert told.lines[-1] == "Next: x['a'] = x['a'].shift(-1) this"
-    # Logarithms are worth a try where something is against a graph, and else not.
+    # Logarithms are worth a try only if something speaks against a graph.
     logs = dataclasses.replace(late, remedy="Compare with transform={'a': 'log'}.")
     told = verdict_from_findings(known, [*grave, logs])
     assert told.lines[-1] == "Next: Compare with transform={'a': 'log'}. this"
@@ -203,7 +203,7 @@ def test_what_to_do_next_is_said_once(found):
 
 
 def test_what_nothing_drives_is_to_be_declared_where_a_graph_is_refused(found):
-    """What is doubtful about rain's own past is no doubt about what rain drives."""
+    """Doubt about rain's own past is no doubt about the effects of rain."""
     evidence = evidence_of(found)
     doubts = [Finding("measured", name, 1.0, "", "", name, "problem") for name in ("this", "that")]
     told = verdict_from_findings(evidence, doubts).lines[-1]
@@ -223,8 +223,8 @@ def test_a_delay_has_a_unit_also_where_none_is_known(found):
 
 
 def test_links_that_pass_on_nothing_new_are_weak(found, monkeypatch):
-    """Of many links one is a reservation; more than a fifth of them refuse what promises that four
-    of five are true.
+    """One of many links is a reservation; more than a fifth of them refute the promise that four of
+    five are true.
     """
     graph = np.ones_like(found.graph)  # twelve links
     many = again(found, graph=graph, lower=np.where(graph, 0.1, -1.0), scores=1.0 * graph)
@@ -238,7 +238,7 @@ def test_links_that_pass_on_nothing_new_are_weak(found, monkeypatch):
 
 
 def test_a_link_that_nothing_tells_from_a_common_cause_is_a_reservation(found, monkeypatch):
-    """More than a tenth of the links; one that something unseen does seem to make is not told
+    """More than a tenth of the links. A link that something unseen seems to cause is not reported
     twice.
     """
     graph = np.ones_like(found.graph)
@@ -285,11 +285,11 @@ def test_neighbouring_lags_are_a_reservation_but_for_maps():
         found = found_on(oscillators(), edges=own | more, names=NAMES, lags=(0, 1, 2))
         flow = again(found, reading="flow")
         assert flow.verdict == "with reservations" and reasons(flow) == ["neighbouring lags"]
-        # Of a map no delay lies between two lags.
+        # For a map no delay lies between two lags.
         assert found.verdict == "supported"
         assert [note.name for note in found.verdict.notes] == ["neighbouring lags"]
         assert again(found, reading="undecided").verdict == "with reservations"
-    # Decay and a feedback a little later are two things; so are lags that lie apart.
+    # Decay and a slightly later feedback are two effects, and so are lags that lie apart.
     for more in ({(0, 0, 1): 0.2}, {(0, 1, 0): 0.2, (0, 1, 2): 0.2}):
         found = found_on(oscillators(), edges=own | more, names=NAMES, lags=(0, 1, 2))
         assert found.verdict == "supported"
@@ -299,7 +299,7 @@ def test_three_neighbouring_lags_of_a_flow_stand_for_what_is_not_seen(monkeypatc
     own = {(0, 0, 0): 0.3, (1, 1, 0): 0.3, (2, 2, 0): 0.3}
     more = {(0, 1, 0): 0.2, (0, 1, 1): 0.2, (0, 1, 2): 0.2}
     found = found_on(oscillators(), edges=own | more, names=NAMES, lags=(0, 1, 2))
-    # Where the target follows all that moves its source, a link may act over a while.
+    # Where the target follows all drivers of its source, a link may act over some time.
     assert again(found, reading="flow").verdict == "with reservations"
     partly = dataclasses.replace(Relations.none(found.graph), partly=~np.eye(3, dtype=bool))
     monkeypatch.setattr("ndde_jax._discovery.relations", lambda *_, **__: partly)
@@ -307,7 +307,7 @@ def test_three_neighbouring_lags_of_a_flow_stand_for_what_is_not_seen(monkeypatc
     assert flow.verdict == "not supported" and reasons(flow) == ["neighbouring lags"]
     assert "two lags at most, but more are kept for a → b." in " ".join(flow.verdict.text.split())
     assert again(found).verdict == "supported"  # as a map
-    # Nothing unseen drives what was set.
+    # Nothing unseen drives a variable that was set.
     assert again(flow, inputs=("a",)).verdict == "with reservations"
 
 
@@ -318,7 +318,7 @@ def test_doubt_about_one_edge_in_twenty_is_noted_and_weighs_nothing():
     assert one.verdict == "supported" and reasons(one) == []
     assert [note.name for note in one.verdict.notes] == ["neighbouring lags"]
     assert "Noted: (neighbouring lags) a → b" in one.verdict.text
-    # A weak edge elsewhere makes two doubts of 37; the weak one the same edge, still one.
+    # A weak edge elsewhere makes two doubts among 37; if the weak one is the same edge, still one.
     lower = one.lower.copy()
     lower[0, 1, 7] = -0.1
     assert again(one, lower=lower).verdict == "supported"
@@ -342,7 +342,7 @@ def test_a_short_record(windows_per_input, expected):
 
 
 def test_what_opposes_its_link_does_not_act_within_the_interval(found, monkeypatch):
-    """A total that was shifted back as the remedy says may leave some of the opposite sign."""
+    """A total shifted back as the remedy says may leave some totals of the opposite sign."""
     driven = again(found, inputs=("a",))
     pair = np.zeros((3, 3), bool)
     pair[0, 1] = pair[1, 0] = True
@@ -394,15 +394,15 @@ def test_what_is_unseen_or_at_once_is_never_supported(found, monkeypatch):
     drifts = np.zeros(found.graph.shape, bool)
     drifts[0, 2, 1] = True
     drifting = with_pairs(found, monkeypatch, drifting=drifts)
-    # No link is kept from a to c: one that turns is missing.
+    # No link is kept from a to c: a link whose sign turns is missing.
     assert drifting.verdict == "not supported" and reasons(drifting) == ["drifting link"]
     kept = with_pairs(found, monkeypatch, drifting=found.graph)
     assert kept.verdict == "with reservations" and reasons(kept) == ["drifting link"]
 
 
 def test_what_drives_one_of_two_related_at_once_is_found_to_drive_the_other(found, monkeypatch):
-    """a → b and b -- c bring a → c. Of a map it is left out, unless the record is so long that it
-    is read in chunks, where such links are not looked for.
+    """a → b and b -- c imply a → c. For a map it is omitted, unless the record is so long that it
+    is read in chunks, where such links are not searched for.
     """
     pair = np.zeros((3, 3), bool)
     pair[1, 2] = pair[2, 1] = True

@@ -1,4 +1,4 @@
-"""A table to read, and a `discover` that costs nothing."""
+"""A table to read, and a `discover` at no cost."""
 
 import pytest
 
@@ -9,8 +9,8 @@ from .small import FakeDiscovery
 
 @pytest.fixture
 def calls(monkeypatch):
-    """Replaces `discover`; the list holds the values and options of each call, what the samples
-    carry among these.
+    """A replacement for `discover`. The list holds the values and options of each call, including
+    what the samples carry.
     """
     calls = []
 

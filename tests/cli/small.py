@@ -1,4 +1,4 @@
-"""What the tests of the command line share."""
+"""Shared parts of the tests of the command line."""
 
 import types
 

@@ -1,4 +1,4 @@
-"""The command line: its arguments, and what it writes."""
+"""The command line: its arguments and its output."""
 
 import csv
 import html.parser
@@ -45,7 +45,7 @@ def test_discover_writes_everything_and_says_so(table, tmp_path, calls, capsys):
 
 
 class Page(html.parser.HTMLParser):
-    """What is open, shown, and asked for from elsewhere."""
+    """The parts that are open, shown, and requested from elsewhere."""
 
     VOID = ("meta", "img")
 
@@ -187,7 +187,7 @@ def test_an_unknown_variable_is_told_by_the_option_that_named_it(option, value, 
 
 def test_check_extends_the_report(table, tmp_path, calls):
     run("discover", table, "--out", tmp_path, "--no-plot", "--quiet", "--check", "--seed", 3)
-    # Not with the randomness of the discovery that it checks.
+    # Not with the randomness of the discovery that is checked.
     other = jax.random.key_data(jax.random.fold_in(jax.random.key(3), 1))[-1]
     assert f"report on a, b, checked with {other}\n" in (tmp_path / "report.txt").read_text()
 
@@ -265,7 +265,7 @@ def test_version(capsys):
 
 
 def shown(names):
-    """The verdict on these variables that the first pages show."""
+    """The verdict on the variables shown on the first pages."""
     pages = [(ROOT / page).read_text("utf-8") for page in ("README.md", "docs/index.md")]
     texts = {
         text for page in pages for text in re.findall(r"```text\n(Verdict: .*?)```", page, re.S)
@@ -282,7 +282,7 @@ def test_the_first_page_shows_what_its_command_prints(tmp_path):
 
 @pytest.mark.slow
 def test_the_second_example_is_what_its_command_prints(tmp_path):
-    """In single precision, as users have it: networks start elsewhere in double."""
+    """In single precision, as for users: networks start elsewhere in double precision."""
     command = [sys.executable, "-m", "ndde_jax.cli", "discover", "--example=tropical_pacific"]
     subprocess.run([*command, "--out", tmp_path, "--no-plot", "--quiet"], check=True)
     report = (tmp_path / "report.txt").read_text("utf-8")

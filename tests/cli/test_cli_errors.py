@@ -63,7 +63,7 @@ def test_an_interrupted_check_keeps_results_and_stages(table, tmp_path, calls, c
 def test_a_full_disk_leaves_previous_results_as_they_were(
     fails_at, table, tmp_path, calls, capsys, monkeypatch
 ):
-    """Whichever file does not fit."""
+    """Whichever file does not fit on the disk."""
 
     def save(self, directory):
         _files.write_bytes(directory, b"discovery of " + " ".join(self.names).encode())
@@ -211,7 +211,7 @@ def test_an_output_that_cannot_be_made_is_named(table, tmp_path, capsys, monkeyp
 
 
 def test_a_reader_that_leaves_is_no_error(monkeypatch):
-    """As `head` does: "Broken pipe" and code 2 came."""
+    """Like `head` does. Before, "Broken pipe" and code 2 came."""
     reader, writer = os.pipe()
     os.close(reader)
     with os.fdopen(writer, "w") as stream:
@@ -228,7 +228,7 @@ def test_missing_extra_is_named(tmp_path, capsys, monkeypatch):
 
 def test_the_package_is_the_command_line(monkeypatch):
     monkeypatch.setattr(cli, "program", lambda: 7)
-    # Another test may have imported it, of which runpy would warn.
+    # Another test may have imported it, about which runpy would warn.
     monkeypatch.delitem(sys.modules, "ndde_jax.__main__", raising=False)
     with pytest.raises(SystemExit) as end:
         runpy.run_module("ndde_jax", run_name="__main__")

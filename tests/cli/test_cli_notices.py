@@ -1,4 +1,4 @@
-"""What the command says beside its result: notices, errors by whose fault they are, and edges."""
+"""Output of the command beside its result: notices, whose fault errors are, and edges."""
 
 import csv
 import itertools
@@ -14,7 +14,7 @@ from .small import FakeDiscovery
 
 @pytest.fixture
 def run(tmp_path, monkeypatch, capsys):
-    """Runs the command on a small file, and returns its exit code and what it said."""
+    """Run the command on a small file; return its exit code and its output."""
     (tmp_path / "x.csv").write_text("a;b\n1,5;2\n2,5;4\n3,5;1\n4,5;7\n")
 
     outs = (tmp_path / f"out{i}" for i in itertools.count())

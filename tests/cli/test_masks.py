@@ -45,7 +45,7 @@ def test_values_of_a_column_which_is_no_variable_then(calls, years, tmp_path):
 def test_recordings_have_one_each(calls, tmp_path):
     lines = [f"{k % 20},{k // 20},{k % 7},{k % 3},{int(k % 20 > 9)}" for k in range(40)]
     file = write(tmp_path / "x.csv", "t,who,a,b,late\n" + "\n".join(lines) + "\n")
-    # What it finds in several recordings, the stand-in for a discovery cannot show.
+    # The replacement for a discovery cannot show what it finds in several recordings.
     run("discover", file, "--trial", "who", "--only", "late=1", "--lags", "0", "--out", tmp_path)
     values, options = calls[-1]
     assert len(values) == 2 and options["names"] == ("a", "b")

@@ -80,7 +80,7 @@ def test_what_is_no_column_is_said_in_a_line(river, tmp_path, capsys, words, mes
 
 @pytest.mark.slow
 def test_a_river_from_end_to_end(river, tmp_path, capsys, monkeypatch):
-    # What a command makes of a discovery, its ensemble, serves the next.
+    # A command saves its ensemble of a discovery for the next one.
     monkeypatch.setattr(ndde.Discovery, "load", functools.cache(ndde.Discovery.load))
     out, flow = tmp_path / "out", "flow [m3/s]"
     words = ("--log", flow, "--impute", "1", "--lags", "0,2", "--recipe", "fast", "--full")

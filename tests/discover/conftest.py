@@ -12,7 +12,7 @@ def found():
 
 @pytest.fixture
 def windows_of(monkeypatch):
-    """A function that runs `discover` up to the first fit and returns the windows it was given."""
+    """A function that runs `discover` up to the first fit and returns the windows for it."""
 
     class Reached(Exception):
         pass

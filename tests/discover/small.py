@@ -43,5 +43,5 @@ def assert_same_windows(one, other):
 
 
 def assert_same_scores(one, other, atol=0.01):
-    """Up to where training ends, which depends on the initial weights and on rounding."""
+    """Run up to the end of training, which depends on the initial weights and on rounding."""
     np.testing.assert_allclose(one, other, rtol=0, atol=atol)

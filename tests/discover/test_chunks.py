@@ -1,4 +1,4 @@
-"""A record in chunks: every window counted once, and the graph that the whole has in memory."""
+"""A record in chunks: every window counted once, and the same graph as of the whole in memory."""
 
 import functools
 import subprocess
@@ -60,7 +60,7 @@ def in_pieces(x, size):
 
 
 def columns_of(windows, drift=None, chunks=None):
-    """Columns that cut windows as these are, with two inputs between the candidates."""
+    """Columns that cut windows like these, with two inputs between the candidates."""
     n_inputs = windows.dim * windows.n_lags
     knots = np.linspace(-2, 2, 7)[None] * np.ones((n_inputs + 2, 1))
     whole = Whole(chunks, 0, np.arange(windows.dim), np.zeros(windows.dim), drift)
@@ -131,7 +131,7 @@ def test_pieces_overlap_by_what_windows_read(monkeypatch):
     counted = []
     for values, first in pieces(in_pieces(x, 4)(), back=6, ahead=2):
         present = values[first : len(values) - 2, 0]
-        assert first >= min(6, present[0])  # its past is there, as far as there is any
+        assert first >= min(6, present[0])  # its past is there, where one exists
         counted += present.tolist()
     assert counted == np.arange(55.0).tolist()
 
@@ -168,7 +168,7 @@ def by_chunks(size, held=HELD):
 def test_the_graph_is_that_of_the_whole_in_memory():
     found = by_chunks(501)
     np.testing.assert_array_equal(found.graph, in_memory().graph)
-    # The part in memory says where knots lie, and nothing else that counts for these.
+    # The part in memory decides where knots lie, and nothing else that matters for these.
     np.testing.assert_allclose(found.scores, in_memory().scores, atol=2e-3)
     assert np.argwhere(found.graph).tolist() == [[0, 0, 0], [0, 1, 1], [1, 1, 0]]
 
@@ -234,7 +234,7 @@ def test_a_strategy_that_needs_windows_is_refused():
 @pytest.mark.slow
 @pytest.mark.parametrize("delay, seed", [(1.5, 0), (1.5, 1), (1.9, 0)])
 def test_the_graph_of_a_flow_is_that_of_the_whole(delay, seed):
-    """Where both are read as flows: that is told by the part in memory."""
+    """Where both are read as flows, which the part in memory decides."""
     x, options = path(6000, seed, delay), OPTIONS | {"lags": range(6)}
     whole = ndde.discover(x, treat=False, **options)
     found = ndde.discover(ndde.Chunks(in_pieces(x, 313), in_memory=3000), **options)
@@ -247,7 +247,7 @@ def test_the_graph_of_a_flow_is_that_of_the_whole(delay, seed):
 
 
 def sources(directory, x):
-    """The same record in every container that is there."""
+    """The same record in every supported container."""
     np.save(directory / "x.npy", x)
     yield directory / "x.npy"
     yield np.load(directory / "x.npy", mmap_mode="r")
@@ -269,7 +269,7 @@ def sources(directory, x):
     yield directory / "x.zarr"
 
 
-@pytest.mark.filterwarnings("ignore")  # what Zarr says of its own
+@pytest.mark.filterwarnings("ignore")  # Zarr's own text
 def test_all_sources_give_the_same_samples(tmp_path):
     x = record(300)
     for source in sources(tmp_path, x):

@@ -1,4 +1,4 @@
-"""Everything that data come in makes the same windows."""
+"""All containers of data make the same windows."""
 
 import jax.numpy as jnp
 import numpy as np

@@ -1,4 +1,4 @@
-"""The names that programs of others call: they exist, and stay."""
+"""The names that other programs call: they exist and stay."""
 
 import jax
 import numpy as np
@@ -83,7 +83,7 @@ def test_of_a_short_record_nothing_is_explained_where_nothing_can_be_held_out(n)
 
 
 def test_no_strength_is_more_than_the_whole_of_a_rate():
-    """Chaotic maps: without its own state, a rate is told worse than by its mean."""
+    """Chaotic maps: without its own state, a rate is predicted worse than by its mean."""
     x = np.full((300, 2), 0.3)
     for k in range(299):
         x[k + 1, 0] = 3.8 * x[k, 0] * (1 - x[k, 0])

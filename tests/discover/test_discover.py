@@ -1,4 +1,4 @@
-"""The front door: what it finds, and symmetries."""
+"""The main function: its results, and symmetries."""
 
 import dataclasses
 import re
@@ -43,7 +43,7 @@ def test_finds_graph_and_drift_of_a_map(found):
 
 def test_sources_are_ranked_whatever_the_delay(found):
     assert found.source_scores.shape == (2, 2)
-    # On the scale of what is explained, nearly all of two rates.
+    # On the scale of explained variance, nearly all of two rates.
     assert 1.7 < found.source_scores.sum() <= 2
     absent = ~TRUTH.any(axis=2)
     assert found.source_scores[absent].max() < 0.1 * found.source_scores[~absent].min()
@@ -110,7 +110,7 @@ def test_gates_alone_bring_their_networks():
 
 @pytest.mark.slow
 def test_what_no_spline_describes_is_left_to_networks():
-    """A ridge of three inputs, which is no sum of products of two."""
+    """A ridge function of three inputs, which is no sum of products of two."""
     rng = np.random.default_rng(0)
     x = rng.normal(size=(800, 3))
     for k in range(799):
@@ -138,13 +138,13 @@ def test_a_recipe_is_a_value(found):
 
 
 def test_equations_of_a_discovery(found):
-    """Of the driver; the driven variable follows a hyperbolic tangent."""
+    """The equation of the driver; the driven variable follows a hyperbolic tangent."""
     key = jax.random.key(0)
     _, text = found.equations(key=key, rounds=0, family="polynomial")
     number = r"([0-9.]+)"
     match = re.fullmatch(rf"ddriver/dt = -{number} driver \+ {number} driver\[t-1\]", text)
     assert match, text
-    # By default it is compared with the drift that was found; the other law is no polynomial.
+    # By default it is compared with the drift that was found; the other law is not polynomial.
     other, same = found.equations(key=key)
     assert re.fullmatch(rf"ddriver/dt = -{number} driver \+ {number} driver\[t-1\]", same), same
     assert other.startswith("ddriven/dt = f(") or other.count("^3")
@@ -182,7 +182,7 @@ def test_smooth_samples_of_a_delayed_system_are_taken_midway():
     assert found.windows.scheme == "midpoint"
     np.testing.assert_array_equal(found.graph[0, 0], [True, False, True, False])
     assert "takes 'midpoint', as was done" in found.windows.explain()
-    # The rates that are left are those that the first model corrected.
+    # The residual rates are those that the first model corrected.
     plain = ndde.select.midpoint_windows(delayed_and_smooth(), dt=0.2, lags=(0, 3, 5, 7))
     assert not np.allclose(found.windows.increment, plain.increment, atol=1e-6)
 
@@ -272,7 +272,7 @@ def test_permuting_variables_permutes_the_graph(found):
 
 @pytest.mark.slow
 def test_a_strategy_searches_windows_that_all_passes_have_corrected(monkeypatch):
-    """By drifts on what splines find, as the windows of the default are."""
+    """By drifts on the results of splines, like the windows of the default."""
     seen = []
 
     def recover(windows, *args, **options):
@@ -296,7 +296,7 @@ def test_a_strategy_searches_windows_that_all_passes_have_corrected(monkeypatch)
 
 
 class Given(ndde.select.AbstractStrategy):
-    """A graph that is known, whatever the windows."""
+    """A search that returns a known graph, for any windows."""
 
     graph: jax.Array
 
@@ -306,7 +306,7 @@ class Given(ndde.select.AbstractStrategy):
 
 
 def test_any_strategy_gets_strengths_bounds_delays_verdict_and_report(found):
-    """A graph of its own, with one edge too many, measured as it is."""
+    """A search that returns its own graph, with one edge too many, measured like any other."""
     graph = np.array(found.graph)
     graph[0, 1, 0] = True
     recipe = ndde.Recipe(strategy=Given(jnp.asarray(graph)))
@@ -338,7 +338,7 @@ def hutchinson(seed, n=1500, noise=0.02):
 
 @pytest.mark.slow
 def test_candidates_go_on_where_the_last_was_kept():
-    """Lags up to eight samples are chosen, the last of which stands for ten."""
+    """Lags up to eight samples are chosen, the last of which is a proxy for ten."""
     found = ndde.discover(hutchinson(1), dt=0.1, key=jax.random.key(0))
     assert any("with lags up to 8, the last one was kept" in choice for choice in found.choices)
     delay = found.delays[0, 0][found.graph[0, 0]].max()

@@ -1,4 +1,4 @@
-"""What the front door refuses, and says why, before anything is compiled."""
+"""What `discover` refuses, with a reason, before anything is compiled."""
 
 import jax
 import numpy as np
@@ -107,7 +107,7 @@ def test_unusable_frames_are_refused_before_compilation(no_fit):
     with pytest.raises(ValueError, match="strictly increasing"):
         discover(x.set_axis(np.arange(200) // 2, axis=0))
     with pytest.raises(ValueError, match="exactly one of dt"):
-        discover(x)  # a row count is no time axis
+        discover(x)  # a row count is not a time axis
     with pytest.raises(ValueError, match=r"column 1 \('driver'\) of x is constant"):
         discover(x.assign(driver=1.0), dt=DT)
     with pytest.raises(ValueError, match="is empty"):

@@ -1,4 +1,4 @@
-"""Known inputs that act within a sampling interval, as totals do that are stamped at its end."""
+"""Known inputs that act within a sampling interval, such as totals stamped at its end."""
 
 import jax.random as jr
 import numpy as np
@@ -9,7 +9,7 @@ import ndde_jax as ndde
 
 @pytest.fixture(scope="module")
 def rained():
-    """What a store gains between two samples is the rain that is stamped at the second."""
+    """A store gains the rain between two samples, which is stamped at the second."""
     rng, n = np.random.default_rng(0), 600
     rain = np.where(rng.random(n) < 0.4, rng.gamma(1.0, 1.0, n), 0.0)
     store = np.zeros(n)

@@ -1,4 +1,4 @@
-"""A discovery goes on with what was measured since, and is held against other records."""
+"""A discovery is continued with later measurements, and validated on other records."""
 
 import jax
 import numpy as np
@@ -102,7 +102,7 @@ def test_another_record_of_the_system_confirms_it(whole):
     said = whole.validate(record(5))
     assert repr(said) == str(said) and repr(said).startswith("Explained of the rates")
     np.testing.assert_array_equal(said.holds, whole.graph)
-    # On a record of its own the true law explains: 1 - Var(e) / Var(rate).
+    # On its own record the true law explains 1 - Var(e) / Var(rate).
     x = record(5)
     rates = np.diff(x, axis=0)[1:]
     np.testing.assert_allclose(said.explained, 1 - 1 / rates.var(axis=0), atol=0.03)
@@ -116,7 +116,7 @@ def test_a_record_without_the_link_does_not(whole):
 
 
 def test_a_season_that_was_removed_is_removed_from_another_record_too():
-    """What the law explains is 1 - Var(e) / Var(rate) of the record without its season."""
+    """The law explains 1 - Var(e) / Var(rate) of the record without its season."""
     x = record(7)
     season = 4 * np.sin(np.pi / 6 * np.arange(len(x)))[:, None] * [1.0, -0.5]
     months = pd.date_range("1900-01-01", periods=len(x), freq="MS")

@@ -11,7 +11,7 @@ NAMES = ("a", "b")
 
 
 def recordings(seed=0, n=250, count=6, apart=5.0):
-    """a is driven by nothing, b by a two samples ago; every recording has a level of its own."""
+    """a has no driver, b follows a of two samples ago; every recording has its own level."""
     rng, made = np.random.default_rng(seed), []
     for _ in range(count):
         x = np.zeros((n + 100, 2))
@@ -49,7 +49,7 @@ def test_the_law_is_that_of_recordings_centred_by_hand(made, found):
     assert found.graph.sum() == 3 and found.graph[0, 1, 1]
     edge = (0, 1, 1)
     assert found.effects().slope[edge] == pytest.approx(1.2, abs=0.15)
-    # Levels that tell nothing hide the pull to the mean.
+    # Uninformative levels hide the pull to the mean.
     plain = discover(x, offsets=False).effects().slope
     assert found.effects().slope[0, 0, 0] == pytest.approx(-1.0, abs=0.2)
     assert not plain[0, 0, 0] < -0.7

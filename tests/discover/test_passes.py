@@ -10,8 +10,8 @@ from benchmarks.world.flows import integrated, lorenz96
 
 @pytest.mark.slow
 def test_corrections_that_run_away_are_not_kept():
-    """Lorenz's ring turns within a step of .1 where it is forced by 40; on the windows of the
-    third pass five of 21 links were lost.
+    """Lorenz's ring turns within a step of .1 if it is forced by 40; the windows of the third pass
+    lost five of 21 links.
     """
     rng = np.random.default_rng(3)
     ring = lorenz96(rng, 7, force=40.0)._replace(step=0.1)

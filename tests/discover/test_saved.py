@@ -1,4 +1,4 @@
-"""What is kept on disk: discoveries, and stages of one that was interrupted."""
+"""Files on disk: discoveries, and stages of one that was interrupted."""
 
 import dataclasses
 import errno
@@ -94,7 +94,7 @@ STAGES = [
 
 @pytest.mark.parametrize("stage", STAGES)
 def test_an_interrupted_discovery_goes_on_from_its_stages(stage, tmp_path, monkeypatch):
-    """What came before `stage` is not done twice."""
+    """Stages before `stage` are not repeated."""
     stages = ("fit_screened", "recover", "delays_of")
     calls = []
 

@@ -1,4 +1,4 @@
-"""Variables that repeat themselves: weekends, hours of light, set points of a day."""
+"""Variables that repeat themselves: weekends, daylight, daily set points."""
 
 import jax
 import numpy as np
@@ -14,7 +14,9 @@ WEEKEND = (TIME % 7 > 4).astype(float)
 
 
 def visits(n=900, seed=0):
-    """Advertisements that bring visits two days later, and weekends that do the day after."""
+    """Advertisements that bring visits two days later, and weekends that bring visits the day
+    after.
+    """
     rng = np.random.default_rng(seed)
     ads, seen = np.zeros(n), np.zeros(n)
     for t in range(3, n):
@@ -40,7 +42,7 @@ def visits(n=900, seed=0):
 )
 def test_a_schedule_repeats_itself_to_rounding_for_three_periods(x, period):
     assert period_of(x) == period
-    if period is not None:  # and for none shorter
+    if period is not None:  # and for no shorter one
         assert not any(np.allclose(x[p:], x[:-p], atol=1e-9) for p in range(1, period))
 
 
@@ -75,7 +77,7 @@ def test_a_schedule_goes_on_in_forecasts_from_where_a_history_ends(found):
     part = ndde.read_samples(visits()[:50], dt=1.0, names=NAMES, time_unit="day")
     ahead = inputs_ahead(read_history(found, part), None, 20)
     np.testing.assert_array_equal(ahead["weekend"], WEEKEND[50:70])
-    # At what time an array ends is not known; and what is given counts.
+    # The time at which an array ends is unknown; given values count.
     assert inputs_ahead(read_history(found, visits()[:53]), None, 20) == {}
     assert inputs_ahead(read_history(found, None), {"weekend": 1.0}, 20) == {"weekend": 1.0}
 

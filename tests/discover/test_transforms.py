@@ -1,6 +1,4 @@
-"""Variables read as their logarithms or by their ranks: what is found is of these, what is said of
-the future is in measured units.
-"""
+"""Variables read as logarithms or ranks: findings are about these, forecasts in measured units."""
 
 import jax
 import jax.numpy as jnp
@@ -47,7 +45,7 @@ def found():
 
 
 def exp(values):
-    """The way back, by hand."""
+    """The inverse transform, by hand."""
     return np.stack([values[..., 0], np.exp(values[..., 1])], axis=-1)
 
 
@@ -61,7 +59,7 @@ def test_the_law_is_that_of_logarithms_taken_by_hand(found, by_hand):
     assert ("rain", "log flow", 2) in [row[:3] for row in effects.rows()]
     for names in (("rain", "flow"), ("rain", "log flow"), (0, 1)):
         np.testing.assert_allclose(effects.curve(*names), other.curve("rain", "flow"), atol=1e-9)
-    # flow itself lies on an axis of its logarithm.
+    # flow itself has an axis of its logarithm.
     assert effects.curve("flow", "flow")[0].min() == pytest.approx(LOGS[:, 1].min(), abs=0.2)
     labels = [row[0] for row in effects.interactions().rows()]
     assert set(labels) <= {"rain", "log flow"}
@@ -121,7 +119,7 @@ def test_outcomes_have_gradients_through_logarithms(found):
         changed = found.intervene({"flow": level}, horizon=HORIZON, **OPTIONS).changed
         return jnp.mean(changed[..., 1])
 
-    # Forward, which is one program; backward `tests/use/test_interventions.py` goes.
+    # Forward mode, which is one program; `tests/use/test_interventions.py` tests the reverse mode.
     assert jax.jvp(outcome, (2.0,), (1.0,))[1] == pytest.approx(1.0, abs=1e-6)
 
 
@@ -145,9 +143,9 @@ def test_backtests_score_measured_values(found, by_hand):
     b = found.backtest(data=exp(held), **options)
     other = by_hand.backtest(data=held, **options)
     np.testing.assert_allclose(b.scores[..., 0], other.scores[..., 0], rtol=1e-9)
-    # An interval holds a value wherever its logarithm is held.
+    # An interval contains a value wherever it contains its logarithm.
     np.testing.assert_allclose(b.coverage, other.coverage, atol=1e-9)
-    # Of the first: a forecast of the median, by its definition.
+    # For the first step: a forecast of the median, by its definition.
     assert not np.allclose(b.scores[..., 1], other.scores[..., 1])
     with pytest.raises(ValueError, match="data, flow: 116 of 200 values"):
         found.backtest(data=held, **options)
@@ -200,7 +198,7 @@ def test_ranks_see_the_same_in_any_monotone_scale():
     np.testing.assert_allclose(g.history[-3:], [[a**3, np.exp(b)] for a, b in LOGS[-3:]], rtol=1e-9)
 
 
-# ---- what cannot be ----
+# ---- impossible requests ----
 
 
 def test_recordings_have_one_scale_and_offsets_come_after_it():

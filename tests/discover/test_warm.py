@@ -1,4 +1,4 @@
-"""A second discovery compiles nothing, and none does anything twice."""
+"""A second discovery compiles nothing, and no discovery does anything twice."""
 
 from collections import Counter
 
@@ -17,7 +17,7 @@ COMPILED = "/jax/core/compile/backend_compile_duration"
 
 
 def discover(x):
-    # At a price networks are always asked.
+    # With a given price networks are always fitted.
     return discover_small(x, dt=DT, names=NAMES, coefficient=0.1, scheme="auto")
 
 
@@ -42,7 +42,7 @@ def data(seed, n=200):
 
 def test_a_second_discovery_compiles_nothing(compiled):
     jax.jit(lambda x: x + 2.5)(1.0)
-    assert compiled  # the listener hears
+    assert compiled  # the listener works
     assert discover(data(0)).networks.any()
     compiled.clear()
     discover(data(1))

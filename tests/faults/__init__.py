@@ -1,4 +1,4 @@
-"""Things go wrong on purpose: `python -m tests.faults` prints what was lost and what was not.
+"""Deliberate faults: `python -m tests.faults` prints what was lost and what was not.
 
 Bits flip in saved files, processes are killed and interrupted at random times, the disk is full.
 `tests/test_faults.py` asserts that nothing finished is lost and nothing wrong is loaded.
@@ -8,5 +8,5 @@ from benchmarks._store import Unit
 
 
 def unit(series: int) -> Unit:
-    """One of a benchmark made up here."""
+    """A unit of a synthetic benchmark."""
     return Unit("bench", "simple", "Lorenz", series, "m", 0)

@@ -81,7 +81,7 @@ def _stored(directory: Path) -> dict[str, tuple[Path, Callable]]:
 
 
 def _equal(one, other) -> bool:
-    """Also what is no leaf."""
+    """Also nodes that are not leaves."""
     if isinstance(one, ndde.Discovery):
         one, other = vars(one), vars(other)
     leaves, others = jax.tree.leaves(one), jax.tree.leaves(other)

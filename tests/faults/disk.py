@@ -21,7 +21,7 @@ REPOSITORY = Path(__file__).parents[2]
 
 @contextlib.contextmanager
 def small_disk(size: int) -> Iterator[Path]:
-    """A file system of so many bytes, if this process may mount one.
+    """A file system of a given size in bytes, if this process may mount one.
 
     **Raises:** `PermissionError` if it may not.
     """
@@ -38,7 +38,7 @@ def small_disk(size: int) -> Iterator[Path]:
 
 
 def fill_disk(directory: Path) -> Counter:
-    """Saves that fit, and then such that do not, on a file system of 256 kB."""
+    """Saves that fit, and then saves that do not, on a file system of 256 kB."""
     outcomes = Counter()
     with small_disk(2**18) as disk:
         first = (disk / "kept.npz", np.arange(10_000))

@@ -22,7 +22,7 @@ REPOSITORY = Path(__file__).parents[2]
 N_SYSTEMS = 12
 N_UNITS = 40
 
-# Fits that take some tenths of a second each; says which files it has stored, and when.
+# Fits that take some tenths of a second each; reports which files it has stored, and when.
 FIT_MANY = f"""
 import sys, threading, time
 import jax, numpy as np
@@ -65,7 +65,7 @@ if __name__ == "__main__":
 """
 
 
-# The command `ndde-jax`, which says when it begins.
+# The command `ndde-jax`, which reports when it begins.
 CLI = """
 import sys
 from ndde_jax import cli
@@ -89,11 +89,11 @@ def _stopped(
     finished: Callable[[], dict],
     again: Callable[[], None] = lambda: None,
 ) -> Counter:
-    """Stop a program `n` times at random within `last` seconds, and look.
+    """Stop a program `n` times at random within `last` seconds, and check the results.
 
-    The time runs from when the file `begun` is there: while Python imports, nothing can be lost.
-    `finished()` gives what is on disk, by name; what was there once must be there for ever, with
-    the same content. `again()` clears the disk when the program came to its end.
+    The time starts when the file `begun` exists: while Python imports, nothing can be lost.
+    `finished()` returns the files on disk, by name; a file that existed once must exist for ever,
+    with the same content. `again()` clears the disk after the program has ended.
     """
     random.seed(str(command))
     outcomes, before, slowest = Counter(), finished(), 0.0
@@ -110,7 +110,7 @@ def _stopped(
             out, err = process.communicate()
         begun.unlink(missing_ok=True)
         stored = [line.split() for line in out.splitlines() if line.startswith("stored")]
-        # What is running may end first, and is stored then.
+        # A running unit may end first, and is stored then.
         stamps += [float(stamp) for _, _, stamp in stored]
         slowest = max(slowest, ended - max(stamps))
         outcomes[f"exit code {process.returncode}"] += 1
@@ -118,7 +118,7 @@ def _stopped(
         now = finished()
         said = {name for _, name, _ in stored}
         lost = {name for name in before if now.get(name) != before[name]} | (said - set(now))
-        if process.returncode == 0:  # stages make room for what they lead to
+        if process.returncode == 0:  # stages are removed once their result is stored
             lost = {name for name in lost if not name.startswith(UNFINISHED)}
         outcomes["finished and LOST OR CHANGED"] += len(lost)
         outcomes["finished and kept"] += len(set(now) - set(before))
@@ -155,7 +155,7 @@ def _kept_units(path: Path) -> dict[str, str]:
 
 
 def stop_fit_many(directory: Path, number: signal.Signals, n: int) -> Counter:
-    """Of `fit_many(directory=)`."""
+    """Results of `fit_many(directory=)`."""
     directory.mkdir()
     return _stopped(
         [sys.executable, "-c", FIT_MANY, str(directory / "many"), str(directory / "begun")],
@@ -169,7 +169,7 @@ def stop_fit_many(directory: Path, number: signal.Signals, n: int) -> Counter:
 
 
 def stop_benchmark(directory: Path, number: signal.Signals, n: int) -> Counter:
-    """Of a benchmark with two workers."""
+    """Results of a benchmark with two workers."""
     directory.mkdir()
     path = directory / "results.sqlite"
     return _stopped(
@@ -184,7 +184,7 @@ def stop_benchmark(directory: Path, number: signal.Signals, n: int) -> Counter:
 
 
 def stop_cli(directory: Path, number: signal.Signals, n: int) -> Counter:
-    """Of `ndde-jax discover`."""
+    """The file of `ndde-jax discover`."""
     directory.mkdir()
     rng = np.random.default_rng(0)
     np.savez(directory / "data.npz", x=rng.normal(size=(100, 2)).cumsum(0), dt=1.0)
@@ -215,16 +215,16 @@ class Task:
 
     @property
     def units(self) -> tuple[Unit, ...]:
-        """The one, unless it is done."""
+        """The one unit, unless it is done."""
         return () if self.finished else (unit(self.series),)
 
     def without(self, done: set[Unit]) -> "Task":
-        """Finished if its unit is done."""
+        """Return whether its unit is done."""
         return Task(self.series, unit(self.series) in done)
 
 
 def slowly(task: Task) -> list[Record]:
-    """Some tenths of a second."""
+    """Work for some tenths of a second."""
     time.sleep(0.2)
     x = np.full((50, 50), float(task.series))
     return [Record(unit(task.series), {"a": x.sum()}, "ok", 0.0, {"x": x})]

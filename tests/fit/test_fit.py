@@ -1,4 +1,4 @@
-"""Training against systems whose answer is known."""
+"""Training on systems with a known answer."""
 
 import equinox as eqx
 import jax
@@ -45,7 +45,7 @@ def test_shapes_and_status(windows, result):
 
 
 def test_risk_is_that_of_the_model(windows, result):
-    """In physical units, by calling the model window by window."""
+    """Rates in physical units, by calling the model window by window."""
     s = windows.scaling
     physical = windows.history * s.scale[None, None] + s.center[None, None]
     drift = jax.vmap(result.model)(physical)
@@ -69,7 +69,7 @@ def test_empirical_risk_of_a_constant_is_one(windows):
 
 
 def test_mean_squared_error_weights_draws_and_windows():
-    """Against a loop."""
+    """Compared with a loop."""
     rng = np.random.default_rng(0)
     drift = ndde.models.MaskedDrift.create(2, 1, width=3, depth=1, key=jax.random.key(1))
     z, y, w = rng.normal(size=(5, 2)), rng.normal(size=(5, 2)), rng.uniform(size=5)
@@ -89,7 +89,7 @@ def test_large_coefficient_closes_everything_and_zero_keeps_it(windows):
         return int(result.model.mask.sum())
 
     assert degree(100.0) == 0
-    # A free gate still wanders a little where it does not matter.
+    # A free gate still drifts slightly where it does not matter.
     assert degree(0.0) >= 7
 
 
@@ -102,7 +102,7 @@ def test_padding_changes_no_result(windows, result):
 
 @pytest.mark.slow
 def test_newton_refinement_reaches_far_below_adam(windows):
-    """Smooth noise-free data, all inputs open: what first-order training leaves behind."""
+    """Smooth noise-free data, all inputs open: the error left by first-order training."""
     method = ndde.L0NDDE(coefficient=0.0, path=())
     risk = {
         refine: ndde.fit(
@@ -153,8 +153,8 @@ def test_prediction_gradient_penalty_is_a_rescaling(windows):
         return jnp.mean((output - y[:, None]) ** 2)
 
     output = apply_layers(drift.layers, z, gates)
-    # A loss averaged over draws, windows and networks, differentiated by the predictions. Sums over
-    # networks are what is minimised, so means of both sides are alike.
+    # A loss averaged over draws, windows and networks, differentiated with respect to predictions.
+    # Sums over networks are minimised, so means of both sides are alike.
     gradient = jax.grad(mean_loss)(output)
     risk = empirical_risk(drift.layers, z, y, weight, gates)
     np.testing.assert_allclose(jnp.mean(risk), mean_loss(output), rtol=1e-9)
@@ -168,7 +168,7 @@ def test_paper_preset():
     config = ndde.FitConfig.paper()
     assert float(config.learning_rate) == float(config.gate_learning_rate) == 1e-3
     assert config.patience == 200 and config.warmup_steps == 100 and config.batch_size == 128
-    # Its plateau is one of single steps, and its scores those of the end.
+    # Its plateau is one of single steps, and its scores are those at the end.
     assert config.epoch_steps == 1 and float(config.smoothing) == float(config.improvement) == 0
     assert config.scores == "end"
     method = ndde.L0NDDE.paper()
@@ -180,8 +180,8 @@ def test_paper_preset():
 
 
 def test_the_stopping_rule_step_by_step(windows):
-    """It ends `patience` steps after the last step whose objective was the lowest so far, and ranks
-    by what the gates are then.
+    """It ends `patience` steps after the last step with the lowest objective so far, and ranks by
+    the gates at that time.
     """
     changes = dict(max_steps=600, patience=20, warmup_steps=3, width=4, refine="none")
     config = ndde.FitConfig.paper(**changes)
@@ -199,7 +199,7 @@ def test_the_stopping_rule_step_by_step(windows):
         ndde.FitConfig.paper(**changes, scores="phase"),
         key=jax.random.key(0),
     )
-    # All gates start alike and move one way or the other, so the end lies further out.
+    # All gates start alike and move one way or the other, so the end is further out.
     start = float(ndde.gates.open_probability(jnp.asarray(1.0)))
     apart = [np.abs(np.asarray(one.scores) - start).max() for one in (found, phase)]
     assert apart[0] > apart[1] > 0
@@ -223,7 +223,7 @@ def warmed_up(warmup_steps, refine_steps, learning_rate=5e-3):
     [(0, 70), (25, 0), pytest.param(100, 70, marks=pytest.mark.slow)],
 )
 def test_the_warm_up_takes_as_many_steps_as_asked_for(windows, warmup_steps, refine_steps):
-    """25 used to become a whole epoch of 50; and the sparsifying phase never exceeds its limit."""
+    """25 used to become a whole epoch of 50. The sparsifying phase never exceeds its limit."""
     config = warmed_up(warmup_steps, refine_steps)
     result = ndde.fit(ndde.L0NDDE(path=()), windows, config, key=jax.random.key(0))
     assert int(result.steps) == warmup_steps + 100 + refine_steps
@@ -232,7 +232,7 @@ def test_the_warm_up_takes_as_many_steps_as_asked_for(windows, warmup_steps, ref
 
 
 def test_scores_are_means_over_the_sparsifying_phase(windows):
-    """Where the warm-up is no whole number of epochs as well; gates stand still here."""
+    """Where the warm-up is not a whole number of epochs as well; gates do not move here."""
     method = ndde.L0NDDE(path=(), coefficient=0.05)
     config = ndde.FitConfig(
         warmup="adam", warmup_steps=30, max_steps=20, epoch_steps=20, patience=None, refine="none"

@@ -1,4 +1,6 @@
-"""Derivatives of fitted drifts by the data, on graphs that lack edges, against differences."""
+"""Derivatives of fitted drifts with respect to data, on graphs that lack edges, against
+differences.
+"""
 
 import jax
 import jax.numpy as jnp
@@ -49,7 +51,7 @@ def test_of_polynomials(scheme, lacking):
 
 @pytest.mark.slow
 def test_of_numbers_that_may_be_simple():
-    # Where the number was taken to be a simple one, nothing depends on the data any more.
+    # Where the coefficient was rounded to a simple number, nothing depends on the data any more.
     family = ndde.models.Polynomials(simple_numbers=True)
     check(lambda c: rate(c, family=family), rtol=1e-4, atol=1e-10)
 
@@ -71,7 +73,7 @@ def test_in_single_precision():
 
 @pytest.mark.slow
 def test_through_a_simulation():
-    """From the record to a loss of what is simulated: every stage passes derivatives on."""
+    """From the record to a loss of a simulated path: every stage passes derivatives on."""
 
     def loss(c):
         x = jnp.stack([jnp.sin(T) + c * jnp.sin(2.3 * T), jnp.cos(T)], axis=1) + NOISE
@@ -102,7 +104,7 @@ def test_a_batch_equals_its_members():
 
 @pytest.mark.slow
 def test_of_a_fit_by_adam_at_weights_that_have_not_moved():
-    """Adam divides by the root of a mean square, which is 0 there and has no derivative at 0."""
+    """Adam divides by the root of a mean square, which is 0 there and not differentiable at 0."""
     windows = ndde.lagged_windows(
         jnp.stack([jnp.sin(T) + 0.1 * jnp.sin(2.3 * T), jnp.cos(T)], axis=1) + NOISE, dt=0.1
     )
@@ -122,7 +124,9 @@ def test_of_a_fit_by_adam_at_weights_that_have_not_moved():
     ids=["polynomials", "networks"],
 )
 def test_a_member_that_is_refused_does_not_reach_what_others_share(family):
-    """Its own derivatives are NaN; by a number in all of the records those of the others stand."""
+    """Its own derivatives are NaN; with respect to a number in all records those of the others
+    remain.
+    """
     x = np.stack([np.sin(T), np.cos(T)], axis=1) + NOISE
 
     def one(c, x):

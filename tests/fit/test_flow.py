@@ -28,7 +28,7 @@ def oscillator(n=500, noise=0.3, seed=0):
 
 
 class Linear(eqx.Module):
-    """x' = A x, with what a learned model carries."""
+    """x' = A x, with the attributes of a learned model."""
 
     matrix: jax.Array
     lags: tuple = eqx.field(static=True, default=(0,))
@@ -51,7 +51,7 @@ def test_the_true_model_corrects_differences_to_its_drift():
     rate = corrected.increment * s.rate_scale[None] + s.rate_center[None]
     before = windows.increment * s.rate_scale[None] + s.rate_center[None]
     truth = x[:-1] @ MATRIX.T
-    # What is left is the error of one classical Runge–Kutta step, h⁴/120 ‖A‖⁵.
+    # The residual is the error of one classical Runge–Kutta step, h⁴/120 ‖A‖⁵.
     np.testing.assert_allclose(rate, truth, atol=2e-4)
     assert np.abs(before - truth).max() > 0.1
     for name in ("history", "valid", "weight"):
@@ -76,7 +76,7 @@ def test_correction_of_a_delayed_drift_interpolates_the_past():
     change = (windows.increment - corrected.increment) * s.rate_scale[None]
     a, b = past[:-4], past[1:-3]
     bias = (a**2 + a * b + b**2) / 3 - a**2
-    # In the last row the past stands still, because no next row says how it goes on.
+    # In the last row the past is held constant, because no next row continues it.
     np.testing.assert_allclose(change[:-1, 1], bias[: len(change) - 1], rtol=1e-9)
     np.testing.assert_allclose(change[-1], 0, atol=1e-12)
     np.testing.assert_allclose(change[:, 0], 0, atol=1e-12)
@@ -146,7 +146,7 @@ def test_the_past_at_the_middle_of_a_step_is_interpolated():
     np.testing.assert_allclose(states[:-1, 0, 0], ((a + b) / 2)[:-1])
     middle = ((a + b) / 2) ** 2 - (a**2 + a * b + b**2) / 3
     np.testing.assert_allclose((rate - before)[:-1, 1], middle[:-1], atol=1e-12)
-    # In the last row the past stands still, because no next row says how it goes on.
+    # In the last row the past is held constant, because no next row continues it.
     np.testing.assert_allclose(states[-1, 0, 0], past[-5])
     np.testing.assert_allclose((rate - before)[-1], 0, atol=1e-12)
     np.testing.assert_allclose((rate - before)[:, 0], 0, atol=1e-12)
@@ -219,7 +219,7 @@ def test_side_by_side_networks_are_their_weighted_mean():
 
 
 def test_a_decay_per_layer_lets_a_linear_function_be_cheap():
-    """With one decay for all, few linear data are fitted with more parameters than they merit."""
+    """With one decay for all, few linear data are fitted with more parameters than justified."""
     rng = np.random.default_rng(0)
     inputs = rng.normal(size=(200, 3))
     output = jnp.asarray(inputs @ [1.0, -2.0, 0.5] + 0.3 * rng.normal(size=200))

@@ -34,7 +34,7 @@ def test_probabilities(log_alpha, is_open, between):
 
 
 def test_distribution_between_zero_and_one():
-    """Empirical distribution function against the closed form."""
+    """The empirical distribution function, compared with the closed form."""
     log_alpha = 0.5
     z = np.asarray(gates.sample_gate(jnp.full(40_000, log_alpha), key=jr.key(1)))
     for x in (0.1, 0.4, 0.8):
@@ -85,7 +85,7 @@ def test_noise_is_logistic_and_finite():
 
 
 def test_noise_is_laid_out_as_uniform_draws_of_the_same_shape():
-    """However it is drawn, a key and a shape give what JAX gives for them."""
+    """However noise is drawn, a key and a shape give JAX's own draws."""
     shape = (3, 2, 4)
     u = np.asarray(jr.uniform(jr.key(9), shape, minval=1e-6, maxval=1 - 1e-6))
     found = gates.logistic_noise(jr.key(9), shape)

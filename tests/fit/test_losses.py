@@ -1,4 +1,4 @@
-"""Losses of one's own, against SciPy and against the kernel of training."""
+"""Custom losses, compared with SciPy and with the kernel of training."""
 
 import equinox as eqx
 import jax
@@ -54,7 +54,7 @@ def drift(result, windows, z):
 
 @pytest.mark.slow
 def test_a_loss_of_ones_own_is_what_training_minimises(kicked):
-    """Kicks move least squares, and Huber's loss as far as SciPy says."""
+    """Outliers shift least squares; Huber's loss shifts as far as SciPy says."""
     delta, given = 0.3, (ndde.NODE(), kicked, CONFIG)
     robust = ndde.fit(*given, key=jr.key(0), loss=Huber(jnp.asarray(delta)))
     squares = ndde.fit(*given, key=jr.key(0))
@@ -63,11 +63,11 @@ def test_a_loss_of_ones_own_is_what_training_minimises(kicked):
     assert (by_squares - expected).min() > 0.15
     np.testing.assert_allclose(drift(robust, kicked, z), expected, atol=0.05)
     np.testing.assert_allclose(drift(squares, kicked, z), by_squares, atol=0.05)
-    assert squares.risk[0] < robust.risk[0]  # which stays the mean squared error
+    assert squares.risk[0] < robust.risk[0]  # which remains the mean squared error
 
 
 def test_the_general_mean_is_the_kernel_where_the_loss_is():
-    """Two coefficients, three targets, two lags, four draws of the gates; with its derivative."""
+    """Two coefficients, three targets, two lags, four draws of the gates; with the derivative."""
     rng = np.random.default_rng(1)
     windows = ndde.lagged_windows(rng.normal(size=(40, 3)), dt=0.5, lags=(0, 2))
     layers = init_layers(6, 6, width=5, depth=2, key=jr.key(2))

@@ -1,4 +1,4 @@
-"""Many systems: the same as one by one, in order, in spite of neighbours and interruptions."""
+"""Many systems: the same as one by one, in order, despite failing neighbours and interruptions."""
 
 import dataclasses
 import errno
@@ -23,7 +23,8 @@ from ndde_jax.fit import _fit as _batch
 from ndde_jax.fit._fit import fit_many
 
 METHOD = ndde.L0NDDE(path=())
-# Without Newton steps and warm-up it compiles in a second; what is trained does not matter here.
+# Without Newton steps and warm-up it compiles in a second; the training itself does not matter
+# here.
 FIT = ndde.FitConfig(
     max_steps=50, epoch_steps=25, warmup="adam", warmup_steps=0, refine="none", width=4, depth=1
 )
@@ -65,7 +66,7 @@ def results():
 
 @pytest.fixture
 def fitted(monkeypatch):
-    """Indices of the systems fitted from here on; `fitted.interrupt` raises at one of them."""
+    """Indices of the systems fitted from here on; `fitted.interrupt` raises for one of them."""
 
     class Fitted(list):
         interrupt = None
@@ -95,7 +96,7 @@ def test_equals_one_by_one_whatever_lengths_and_dimensions(results):
     assert_equal(many[0], results[0])
     for i in (1, 2):
         assert_equal([ndde.fit(METHOD, windows[i], FIT, key=jr.fold_in(KEY, i))], many[i : i + 1])
-    # What is traced is not padded; sums over padded rows round differently.
+    # Traced windows are not padded; sums over padded rows round differently.
     one = eqx.filter_jit(ndde.fit)(METHOD, windows[2], FIT, key=jr.fold_in(KEY, 2))
     assert jax.tree.structure(one) == jax.tree.structure(many[2])
     for a, b in zip(jax.tree.leaves(one), jax.tree.leaves(many[2]), strict=True):

@@ -1,8 +1,7 @@
-"""Training of one network against SciPy, against ridge regression and against its own definition.
+"""Training of one network against SciPy, ridge regression and its own definition.
 
-Without a hidden layer a network is a linear model, for which everything that the evidence says is
-known in closed form. Data have the same shapes throughout and fits run side by side, so that few
-functions are compiled.
+Without a hidden layer a network is a linear model, for which the evidence is known in closed form.
+Data have the same shapes throughout and fits run side by side, so that few functions are compiled.
 """
 
 import inspect
@@ -186,7 +185,7 @@ def test_fit_is_a_minimum_at_the_fixed_point_of_the_evidence():
 
 
 def test_fit_reaches_the_noise():
-    """On data of a network of the same size.
+    """Data of a network of the same size.
 
     At a least-squares fit the noise splits, by Pythagoras, into residual and error of the fit.
     """
@@ -223,7 +222,7 @@ def test_no_steps_leave_the_start_as_it_is():
 
 
 def test_weights_count_rows():
-    """Weight 0 is as if the row were absent, weight 2 as if it were there twice."""
+    """Weight 0 means that the row is absent, weight 2 that it appears twice."""
     rng = np.random.default_rng(6)
     inputs, output, _ = regression(rng)
     half, start = N // 2, random_network(rng)
@@ -243,7 +242,7 @@ def test_weights_count_rows():
 
 
 def test_no_windows_at_all():
-    """Windows that are all invalid leave numbers, not NaN, which would spread in a batch."""
+    """Windows that are all invalid give numbers, not NaN, which would spread in a batch."""
     rng = np.random.default_rng(7)
     inputs, output, _ = regression(rng)
     (result,) = fits(fit_briefly, (random_network(rng), inputs, output, np.zeros(N), 0.01))
@@ -275,7 +274,7 @@ def test_gradient_through_a_fit():
 
 
 def test_fit_on_selected_columns_equals_one_on_the_open_columns():
-    """What `select_inputs` is for: slots that are not in use change nothing.
+    """The purpose of `select_inputs`: unused slots change nothing.
 
     The fits in three slots run side by side, the fit on two columns alone: `vmap` is tested, too.
     """
@@ -315,7 +314,7 @@ def test_fit_in_single_precision():
     [(0, 20, 2.0), (5, 20, 2 / 0.75**2), (18, 20, 2 / 0.1**2), (100, 20, 2 / 0.1**2)],
 )
 def test_corrected_risk(n_effective, n, expected):
-    """Risk / (1 − γ/n)², which would turn at γ = n, so the share counts at most as 0.9."""
+    """Risk / (1 − γ/n)², which would turn at γ = n, so the share is limited to 0.9."""
     fit = NetworkFit((), *(jnp.asarray(float(a)) for a in (2, n_effective, 1)))
     np.testing.assert_allclose(fit.corrected_risk(jnp.asarray(float(n))), expected, rtol=1e-12)
 
@@ -354,7 +353,7 @@ def test_one_program_serves_several_numbers_of_steps():
 
 @pytest.mark.slow
 def test_refused_steps_need_no_new_curvature():
-    """A given number of steps computes it at every one, an array of it where weights moved."""
+    """A given number of steps computes it at each, an array of steps only where weights moved."""
     rng = np.random.default_rng(6)
     network, inputs = jax.tree.map(jnp.asarray, (random_network(rng), rng.normal(size=(N, 3))))
     output, weight = jnp.sin(2 * inputs[:, 0]) * inputs[:, 1], jnp.ones(N)
@@ -371,7 +370,7 @@ def test_refused_steps_need_no_new_curvature():
 
 @pytest.mark.parametrize("wrong", ["output", "weight"])
 def test_a_column_for_a_vector_does_not_broadcast(wrong):
-    """Where nothing checks the annotations, as for those who use the library."""
+    """Where nothing checks the annotations, as for users of the library."""
     rng = np.random.default_rng(6)
     data = {"output": np.ones(N), "weight": np.ones(N)}
     data[wrong] = data[wrong][:, None]

@@ -27,7 +27,7 @@ FORBIDDEN, REQUIRED = (1, 0), (0, 0)
 PRIOR = ndde.prior_knowledge(3, forbidden=[FORBIDDEN], required=[REQUIRED])
 
 
-# As their neighbours but for one setting; without a path less is trained than with one.
+# Like their neighbours except for one setting; without a path less is trained than with one.
 SLOW = {"L0NDDE", "L0NDDE path", "AGL reset", "PathReg", "PathReg gates", "CNODE paths"}
 
 
@@ -39,7 +39,7 @@ SLOW = {"L0NDDE", "L0NDDE path", "AGL reset", "PathReg", "PathReg gates", "CNODE
     ],
 )
 def fitted(request):
-    """Default, no and a huge coefficient on the same data, the default on variables in another
+    """The default, no and a huge coefficient on the same data, the default on variables in another
     order, and the huge one with prior knowledge, all in one batch.
     """
     _, method, _ = request.param
@@ -80,10 +80,10 @@ def test_recovers_a_sparse_graph(fitted):
 
 
 def test_no_penalty_is_as_good_as_node(fitted):
-    """R² above 0.99 with all true inputs: no method is handicapped by anything but its penalty."""
+    """R² above 0.99 with all true inputs: no method is handicapped except by its penalty."""
     result = fitted[-1]
     assert float(jnp.max(result.risk[1])) < 0.01
-    # Gates stay random without a penalty, and close some inputs that do not matter by chance.
+    # Gates stay random without a penalty, and close some irrelevant inputs by chance.
     assert np.all(np.asarray(result.model.mask[1, :, 0]) | ~TRUTH)
 
 
@@ -106,7 +106,7 @@ def test_order_of_variables_does_not_matter(fitted):
 
 
 def test_prior_knowledge_is_obeyed(fitted):
-    """Even with a coefficient that closes whatever may be closed, and against the data."""
+    """Even with a coefficient that closes everything that may be closed, and against the data."""
     result = jax.tree.map(lambda leaf: leaf[4], fitted[-1])
     scores = np.asarray(ndde.edge_scores(result))[:, :, 0]
     graphs = np.moveaxis(np.asarray(result.path_masks), (1, 2, 3), (2, 3, 1))[..., 0]
@@ -121,7 +121,7 @@ def test_prior_knowledge_is_obeyed(fitted):
 @pytest.mark.slow
 @pytest.mark.parametrize("warmup", ["newton", "adam"])
 def test_reset_starts_again_from_the_random_networks(warmup):
-    """With a Newton warm-up it used to go on from the pilot."""
+    """With a Newton warm-up it used to continue from the pilot."""
     config = ndde.FitConfig(
         max_steps=1,
         epoch_steps=1,
@@ -129,7 +129,7 @@ def test_reset_starts_again_from_the_random_networks(warmup):
         warmup_steps=3,
         newton_steps=3,
         refine="none",
-        learning_rate=1e-12,  # nothing moves but by the reset
+        learning_rate=1e-12,  # only the reset moves anything
     )
     key = jr.key(0)
     layers = init_layers(3, 3, width=8, depth=2, dtype=jnp.float32, key=jr.split(key, 3)[0])
@@ -332,7 +332,7 @@ def test_baselines_explain_lorenz_at_the_coefficient_they_choose(kind):
 
 
 def test_a_penalty_of_one_number_is_refused():
-    """It would be charged to every network, and broadcast without a word."""
+    """Every network would be charged for it, broadcast without a warning."""
 
     class OneNumber(ndde.NODE):
         def penalty(self, selector, layers, coefficient):

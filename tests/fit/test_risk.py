@@ -38,7 +38,7 @@ def test_the_mean_over_windows_is_the_kernel_of_training(irregular, model):
 
 
 def test_by_a_loop_in_physical_units(irregular, model):
-    """Physical rates and drifts, their difference in units of the spread of rates."""
+    """Rates and drifts in physical units, their difference in units of the spread of rates."""
     w, s = irregular, irregular.scaling
     total, weight = np.zeros(2), 0.0
     for k in np.flatnonzero(np.asarray(w.valid)):
