@@ -1,4 +1,4 @@
-"""What programs of the pages that begin with a discovery, or with data, are given."""
+"""Variables given to programs of the pages that begin with a discovery or with data."""
 
 import ast
 import builtins
@@ -9,9 +9,9 @@ import numpy as np
 import ndde_jax as ndde
 from tests.use import small
 
-# Of clusters and schedulers that are not here.
+# Replacements for clusters and schedulers that are not available here.
 ELSEWHERE = tuple(f"many_systems.md[{k}]" for k in range(1, 5))
-# By page: what stands in the lines before, in words, is made by `given`.
+# By page: what the lines before state in words is made by `given`.
 CONTINUED = (
     "guides/differentiate.md[3]",
     "guides/differentiate.md[4]",
@@ -27,7 +27,7 @@ CONTINUED = (
     "use.md[1]",
 )
 
-# Programs that go on where the one before them on their page ended.
+# Programs that continue the previous one on their page.
 AFTER = {
     "README.md[1]": "README.md[0]",
     "guides/simulate_forecast_intervene.md[2]": "guides/simulate_forecast_intervene.md[1]",
@@ -35,7 +35,7 @@ AFTER = {
 
 
 def unknown(program):
-    """Names that a program reads and does not make."""
+    """Names that a program reads and does not define."""
     made, read = set(dir(builtins)), set()
     for node in ast.walk(ast.parse(program)):
         if isinstance(node, ast.Name):

@@ -30,12 +30,12 @@ def late_oscillator(tau, seed, n=2000, dt=0.1, fine=5):
 
 @pytest.mark.parametrize("seed", [0, 1])
 def test_a_delay_between_the_candidates_is_estimated(seed):
-    """Two kept neighbours turn out to be one delay; its interval covers the truth and is short."""
+    """Two kept neighbours turn out to be one delay; its interval holds the truth and is short."""
     x = late_oscillator(1.73, seed)
     graph = np.array([[[True, False, True, True]]])
     found = ndde.measure.refine_delays(x, graph, dt=0.1, lags=(0, 10, 15, 20))
     assert found.delay.shape == (1,) and found.lags.tolist() == [[15, 20]]
-    truth = 1.73 + 0.02 / 2  # Euler's method takes the drift half a step late
+    truth = 1.73 + 0.02 / 2  # Euler's method applies the drift half a step late
     assert found.lower[0] < truth < found.upper[0]
     # Student's t, or a quarter of a sample if that is more.
     half = max(stats.t.ppf(0.975, 31) * found.standard_error[0], 0.025)
@@ -48,7 +48,7 @@ def test_a_delay_between_the_candidates_is_estimated(seed):
 
 
 def test_a_delay_that_runs_to_the_end_of_its_room_stays_at_its_candidate():
-    """The source acts a sample late, and the only candidate late enough to move is at five."""
+    """The source acts a sample late, and the only candidate late enough to move to is at five."""
     rng, x = np.random.default_rng(0), np.zeros((15_000, 2))
     noise = rng.normal(size=x.shape) * np.sqrt(0.05)
     for t in range(10, len(x) - 1):
@@ -65,7 +65,9 @@ def test_a_delay_that_runs_to_the_end_of_its_room_stays_at_its_candidate():
 
 @pytest.mark.parametrize("memory", [0.0, 0.98])
 def test_a_delay_that_stays_at_its_lag_may_be_at_others_that_the_data_do_not_exclude(memory):
-    """One lag of a slow source is as good as the next: the neighbours alone held too little."""
+    """Neighbouring lags of a slow source are equivalent: the neighbours alone contained the truth
+    too rarely.
+    """
     rng, x = np.random.default_rng(2), np.zeros((300, 2))
     for t in range(2, 299):
         x[t + 1, 0] = memory * x[t, 0] + np.sqrt(1 - memory**2) * rng.normal()
@@ -88,7 +90,7 @@ def test_a_delay_that_stays_at_its_lag_may_be_at_others_that_the_data_do_not_exc
 
 
 def test_an_interval_ends_where_no_later_delay_was_looked_at():
-    """A delay that hardly matters has an endless curvature: "(0 to 286197 minutes)"."""
+    """A delay with almost no effect has an unbounded interval: "(0 to 286197 minutes)"."""
     delays = np.array([[[np.nan, 1.0], [7.0, 2.0]]])
     ends = np.array([[[[np.nan, np.nan], [0.0, 286197.0]], [[6.0, 8.0], [1.9, 2.1]]]])
     same, intervals = clip_intervals(5.0, (delays, ends))
@@ -122,7 +124,7 @@ def test_intervals_cover_as_often_as_they_say():
 
 @pytest.mark.parametrize("blocks", [2, 3, 5, 10, 20, 32, 200])
 def test_quantiles_of_delay_intervals_against_scipy(blocks):
-    """They used to be 2 for most numbers of blocks: 3 blocks need 4.3."""
+    """The quantile used to be 2 for most numbers of blocks: 3 blocks need 4.3."""
     for probability in (0.95, 0.975):
         expected = stats.t.ppf(probability, blocks - 1)
         assert student_quantile(probability, blocks - 1) == pytest.approx(expected, rel=1e-6)

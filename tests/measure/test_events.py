@@ -1,4 +1,4 @@
-"""Records of passing events: who may be joined, how long it takes, and that the report says so."""
+"""Records of passing events: possible pairs, travel times, and the text of the report."""
 
 import itertools
 
@@ -27,7 +27,9 @@ def found(flood):
 
 
 def step_test(steps, seed=0):
-    """Return a valve that is set so often, and what follows it after a dead time of 13 samples."""
+    """Return a valve that is set so often, and a variable that follows it after a dead time of 13
+    samples.
+    """
     rng, x = np.random.default_rng(seed), np.zeros((1500, 2))
     x[:, 0] = np.repeat(rng.permutation(steps) % 4, -(-1500 // steps))[:1500]
     for k in range(1, 1500):
@@ -36,7 +38,7 @@ def step_test(steps, seed=0):
 
 
 def test_many_steps_of_what_was_set_are_no_passing_events():
-    """Though the tails of their increments are as heavy."""
+    """Although the tails of their increments are as heavy."""
     lags = (0, 12)
     assert read_events(step_test(8), lags=lags) is not None
     samples = step_test(30)
@@ -46,11 +48,11 @@ def test_many_steps_of_what_was_set_are_no_passing_events():
 
 
 def test_shocks_that_reach_all_at_once_are_no_passing_events(flood):
-    """Returns of a market: alike, in jumps, and nobody comes first."""
+    """Returns of a market: alike, with jumps, and no variable comes first."""
     rng = np.random.default_rng(0)
     shared, own = rng.standard_t(3, size=(1500, 1)), rng.standard_t(3, size=(1500, 6))
     assert read_events(ndde.read_samples(shared + 0.6 * own, dt=1.0), lags=(0, 1)) is None
-    # What is new in one of them alone moves another, so that somebody does come first.
+    # The innovation of one of them alone moves another, so that one variable does come first.
     own[1:, 3] += own[:-1, 0]
     samples = ndde.read_samples(shared + 0.6 * own, dt=1.0)
     assert ndde.measure.precedence(samples)[0, 3] > 0.05
@@ -65,7 +67,7 @@ def test_recordings_of_four_samples_hold_no_passing_events():
 
 
 def test_spikes_of_a_relaxation_oscillation_are_no_passing_events():
-    """Of a Brusselator: rare and alike, and given by the present states of both."""
+    """Spikes of a Brusselator: rare, alike, and determined by the present states of both."""
     rng, h = np.random.default_rng(0), 0.0025
     x, path = np.array([1.0, 1.0]), []
     for k in range(20_000):
@@ -81,7 +83,7 @@ def test_spikes_of_a_relaxation_oscillation_are_no_passing_events():
 
 @pytest.mark.slow
 def test_rain_that_wets_the_soil_on_many_days_is_no_passing_event():
-    """Rare, heavy and alike; yet rain says what the soil does, given all others."""
+    """Rare, heavy and alike, but rain explains the soil, given all others."""
     rng, n = np.random.default_rng(10), 1460
     wet, warm = np.zeros(n, bool), np.zeros(n)
     noise = rng.normal(size=(n, 3)) * (0.004, 0.002, 0.4)
@@ -105,7 +107,7 @@ def test_rain_that_wets_the_soil_on_many_days_is_no_passing_event():
 
 @pytest.mark.slow
 def test_the_delay_of_a_step_test_is_its_dead_time():
-    """And not how long the whole response takes."""
+    """It is not the duration of the whole response."""
     lags = (0, 6, 12, 18)
     found = ndde.discover(
         step_test(30), lags=lags, recipe=ndde.Recipe.fast(), key=jax.random.key(0)
@@ -116,7 +118,7 @@ def test_the_delay_of_a_step_test_is_its_dead_time():
 
 @pytest.mark.parametrize("joined", [1.0, 0.5])
 def test_the_tree_is_that_of_brute_force(joined):
-    """The most pairs without a ring, and of such choices the one of the greatest sum."""
+    """The choice with the most pairs without a ring, and of these the one with the greatest sum."""
     rng = np.random.default_rng(3)
     for dim in (2, 4, 5):
         alike = rng.uniform(-1, 1, (dim, dim))

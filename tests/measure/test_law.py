@@ -1,4 +1,4 @@
-"""Drifts of present states: on which differences they are fitted, and when a law is enough."""
+"""Drifts of present states: the differences they are fitted to, and when a law suffices."""
 
 import equinox as eqx
 import jax
@@ -42,7 +42,7 @@ def driven():
 
 
 def central(x):
-    """Windows as a graph is found in, and the samples."""
+    """Windows such as those in which a graph is found, and the samples."""
     samples = ndde.read_samples(x, dt=DT)
     return samples, ndde.lagged_windows(samples, scheme="central")
 
@@ -59,7 +59,7 @@ def test_errors_of_measurements_ask_for_central_ones(driven):
     for size, scheme in ((1e-6, "euler"), (0.05, "central")):
         samples, windows = central(smooth + size * rng.normal(size=smooth.shape))
         assert _law.law_windows(samples, windows).scheme == scheme
-    # They decide by what they do to the drift: each is better where it is chosen.
+    # The scheme is chosen by its effect on the drift: each is better where it is chosen.
     samples, windows = central(smooth + 0.05 * rng.normal(size=smooth.shape))
     graph = np.ones((2, 2, 1), bool)
     forward = ndde.lagged_windows(samples)
@@ -125,7 +125,7 @@ def test_what_no_polynomial_says_is_left_to_networks(monkeypatch):
     assert _law.residual_is_explained(windows, simple) == [False, True]
     drift = _law.fit_law(windows, graph, QUICK, key=jr.key(0)).drift
     assert drift.networks is not None
-    # The more targets, the less one of them says by itself.
+    # The more targets, the less evidence from one of them alone.
     monkeypatch.setattr(_law, "leftover_p_value", lambda *_: 0.6 * CHANCE)
     assert _law.residual_is_explained(windows, simple) == [False, False]
 

@@ -1,4 +1,6 @@
-"""Who predicts whom first, and travel times, against brute-force regressions and known waves."""
+"""Which variable predicts which first, and travel times, against brute-force regressions and known
+waves.
+"""
 
 import tracemalloc
 
@@ -11,8 +13,8 @@ from ndde_jax.measure._precedence import ORDERS
 
 
 def flood(*, n=1500, seed=0, dim=4):
-    """Rain falls on the first catchment; every other gauge has the water of the one before, three
-    samples later and spread, at another scale, and a little rain of its own.
+    """Rain falls on the first catchment; every other gauge has the water of the previous one, three
+    samples later and spread out, at another scale, and a little rain of its own.
     """
     rng = np.random.default_rng(seed)
     decay = 0.85 ** np.arange(60)
@@ -25,7 +27,9 @@ def flood(*, n=1500, seed=0, dim=4):
 
 
 def feedback(*, n=1500, seed=0):
-    """Two variables that drive each other alike, one with nine times the noise in another unit."""
+    """Two variables that drive each other equally, one with nine times the noise and in another
+    unit.
+    """
     rng = np.random.default_rng(seed)
     x = np.zeros((n, 3))
     step = np.array([[0.6, 0.3, 0.0], [0.3, 0.6, 0.0], [0.0, 0.4, 0.5]])
@@ -75,7 +79,7 @@ def test_a_variable_alone_has_a_past_too():
 
 
 def test_many_variables_fit_into_memory():
-    """All pairs at once used to need gigabytes of a hundred variables."""
+    """All pairs at once used to need gigabytes for a hundred variables."""
     x = np.random.default_rng(0).normal(size=(300, 50))
     tracemalloc.start()
     ndde.measure.precedence(x)
@@ -154,7 +158,7 @@ def test_a_wave_takes_the_time_it_takes():
     x = flood(n=3000)
     samples = ndde.read_samples(x, dt=0.25, names=list("abcd"), time_unit="h")
     found = ndde.measure.travel_time(samples, "a", "b", largest=20, key=jax.random.key(0))
-    # Three samples, and the mean of what the reservoir holds back: 0.6 / 0.4 samples.
+    # Three samples, plus the mean delay of the reservoir: 0.6 / 0.4 samples.
     assert found.lower <= (3 + 1.5) * 0.25 <= found.upper
     assert abs(found.delay - 4.5 * 0.25) < 0.3
     assert found.upper - found.lower < 2.5

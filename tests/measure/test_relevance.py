@@ -1,4 +1,4 @@
-"""Ranking of sources: what distinguishes delays from stand-ins, and the regressions beneath."""
+"""Ranking of sources: what distinguishes delays from proxies, and the underlying regressions."""
 
 import equinox as eqx
 import jax
@@ -15,7 +15,7 @@ from ndde_jax.windows._windows import KnownData
 
 @pytest.fixture(scope="module")
 def samples():
-    """A driver, what it drives after two samples, and noise beside them."""
+    """A driver, its target two samples later, and noise."""
     rng = np.random.default_rng(0)
     x = np.zeros((600, 3))
     for k in range(2, 599):
@@ -72,7 +72,7 @@ def test_the_past_counts_where_the_present_does_not_tell_the_rate(windows):
 
 
 def test_one_lag_a_source_is_ranked_as_by_its_strength():
-    """A smooth delay, seen without error: neighbouring lags and other variables stand in for it."""
+    """A smooth delay without errors: neighbouring lags and other variables are proxies for it."""
     t = np.arange(1500) * 0.1
     x = np.stack([np.sin(t) + np.sin(np.sqrt(2) * t), np.cos(0.7 * t) ** 2, np.zeros_like(t)], 1)
     rng = np.random.default_rng(0)
@@ -94,7 +94,7 @@ def test_the_ranking_reaches_discover(samples):
 
 
 def test_rankings_of_different_records_are_on_one_scale(samples):
-    """Where hardly anything is explained, hardly anything counts."""
+    """Where almost nothing is explained, almost nothing counts."""
     noise = ndde.read_samples(np.random.default_rng(0).normal(size=(600, 3)).cumsum(axis=0), dt=1.0)
     totals = []
     for each in (samples, noise):

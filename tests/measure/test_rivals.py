@@ -1,4 +1,4 @@
-"""Which inputs could replace an edge."""
+"""Inputs that could replace an edge."""
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -35,7 +35,7 @@ def test_a_copy_is_a_rival_and_an_independent_input_is_none():
 @pytest.mark.slow
 def test_costs_agree_with_fits_from_scratch():
     """A replacement is no worse than the best of several random starts. These may all end in a
-    poorer minimum than the network of the graph leads to, hence the wider margin below.
+    poorer minimum than the start from the network of the graph, hence the wider margin below.
     """
     w = windows()
     graph = jnp.asarray(TRUTH.T[:, :, None])
@@ -71,7 +71,7 @@ def test_other_lags_of_the_same_source():
     assert rivals.lag_cost.shape == (2, 2, 3, 3)
     cost = rivals.lag_cost[0, 1, 2]
     assert np.isinf(cost[2])  # the edge itself
-    # The neighbouring lag shares .7 of it and stands in better than the present state.
+    # The neighbouring lag shares .7 of it and is a better proxy than the present state.
     assert 0.02 < float(cost[1]) < float(cost[0])
 
 

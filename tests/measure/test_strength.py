@@ -17,7 +17,9 @@ QUICK = ndde.fitting.StrengthConfig(steps=15, fold_steps=5, restarts=1, folds=3,
 
 @pytest.fixture(scope="module")
 def linear():
-    """Rates that are exactly linear in white inputs: dropping one costs what regression says."""
+    """Rates that are exactly linear in white inputs: the cost of dropping one is that of
+    regression.
+    """
     rng = np.random.default_rng(0)
     n = 400
     z = rng.normal(size=(n, 1, 2))
@@ -66,7 +68,7 @@ def test_values_are_those_of_regression(linear):
 @pytest.mark.parametrize("width", [1, 8])
 def test_the_price_of_an_edge_is_where_the_information_criterion_is_indifferent(width, n_inputs):
     """n ln(risk) + parameters · (ln n + ln F) of Gaussian models with and without an input, found
-    by bisection; the risks that are compared are corrected by generalised cross-validation.
+    by bisection; the compared risks are corrected by generalised cross-validation.
     """
     n_parameters, risk = 10, 0.3
 
@@ -84,7 +86,7 @@ def test_the_price_of_an_edge_is_where_the_information_criterion_is_indifferent(
         corrected, expected = indifferent(n)
         found = float(EBIC()(corrected, n, n_inputs, width)) - RESOLUTION
         errors.append(abs(found / expected - 1))
-    # To first order in 1 / n, as the criterion itself: ten times the data, a tenth of the error.
+    # To first order in 1 / n, like the criterion itself: ten times the data, a tenth of the error.
     assert errors[0] < 0.2 and errors[1] < 0.3 * errors[0] and errors[2] < 0.3 * errors[1]
 
 
@@ -108,7 +110,7 @@ def test_search_finds_the_best_subset_by_brute_force(linear):
 
 @pytest.mark.slow
 def test_a_source_at_all_lags_is_worth_more_than_each_of_its_collinear_lags():
-    """x1 is driven by x0, seen at two neighbouring lags that can replace each other."""
+    """x1 is driven by x0 at two neighbouring lags that can replace each other."""
     rng = np.random.default_rng(2)
     n, dt = 500, 0.1
     x = np.zeros((n, 2))

@@ -23,7 +23,8 @@ GRAPH_METRICS = {
 
 graphs = hnp.arrays(bool, SHAPE)
 mixed_graphs = graphs.filter(lambda graph: graph.any() and not graph.all())
-# Few distinct values tie often; any float covers the rest. XLA flushes subnormal numbers to zero.
+# A few distinct values tie often; arbitrary floats cover the rest. XLA flushes subnormal numbers to
+# zero.
 tied_scores = hnp.arrays(float, SHAPE, elements=st.sampled_from([-1.0, 0.0, 0.5, 0.7]))
 any_scores = hnp.arrays(
     float, SHAPE, elements=st.floats(-1e6, 1e6, allow_nan=False, allow_subnormal=False)
@@ -41,7 +42,7 @@ def test_ranking_equals_scikit_learn(scores, truth):
 @given(scores, graphs, graphs)
 def test_mask_equals_leaving_entries_out(scores, truth, where):
     kept = truth[where]
-    masked = np.where(where, scores, np.nan)  # what lies under the mask must not matter
+    masked = np.where(where, scores, np.nan)  # values under the mask must not matter
     values = auroc(masked, truth, where=where), auprc(masked, truth, where=where)
     if kept.size == 0 or kept.all() or not kept.any():
         assert np.isnan(values).all()
@@ -125,7 +126,7 @@ def test_ranking_keeps_single_precision(metric):
 
 @pytest.mark.parametrize("scores", [1 - np.geomspace(1e-13, 1e-7, 6), -np.geomspace(1e-90, 0.5, 6)])
 def test_scores_that_single_precision_would_tie_keep_their_order(scores):
-    """Of small p-values."""
+    """The score of small p-values."""
     truth = np.array([True, False, True, False, False, False])
     with jax.enable_x64(False):
         np.testing.assert_allclose(metrics.auroc(scores, truth), skm.roc_auc_score(truth, scores))

@@ -54,7 +54,9 @@ def test_interval_coverage_counts_what_came():
 
 @pytest.mark.parametrize("level", [0.0, 1e6, 1e9])
 def test_scores_do_not_depend_on_the_level(level):
-    """Single precision cannot tell 1e9 from its neighbours: every forecast was right there."""
+    """Single precision cannot distinguish 1e9 from its neighbours: every forecast appeared exact
+    there.
+    """
     rng = np.random.default_rng(0)
     x, y = rng.normal(size=(50, 20, 2)), rng.normal(size=(20, 2))
     with jax.enable_x64(False):
@@ -103,7 +105,7 @@ def test_intervals_must_have_the_shape_of_the_truth():
 
 
 def test_gradients_are_finite_where_paths_meet():
-    """A path is no distance from itself, and a forecast begins at the true state."""
+    """A path has no distance from itself, and a forecast begins at the true state."""
     x, y = jnp.asarray(np.random.default_rng(0).normal(size=(4, 2))), jnp.zeros(2)
     apart = np.eye(8).reshape(8, 4, 2) * 1e-6
     steps = [

@@ -97,7 +97,7 @@ def test_log_spectral_distance_of_a_rescaled_signal_in_decibels():
     truth = np.random.default_rng(0).normal(size=(5000, 2))
     np.testing.assert_allclose(metrics.log_spectral_distance(10 * truth, truth), 20, rtol=1e-6)
     assert metrics.log_spectral_distance(truth, truth) == 0
-    # A constant has no power at all, so the floor, 60 dB below the mean, is what it is held to.
+    # A constant has no power at all, so it is compared with the floor, 60 dB below the mean.
     constant = metrics.log_spectral_distance(0 * truth, truth)
     assert 55 < constant < 65
     assert metrics.log_spectral_distance(0 * truth, truth, floor=1e-3) < constant - 25
@@ -112,13 +112,13 @@ def test_the_papers_log_spectral_distance_is_a_mean_square(decibels):
     got = metrics.squared_log_spectral_distance(predicted, truth, decibels=decibels)
     np.testing.assert_allclose(got, expected, rtol=1e-9)
     assert metrics.squared_log_spectral_distance(truth, truth) == 0
-    # Ours is the root of it, variable by variable.
+    # Ours is its square root, variable by variable.
     one = metrics.log_spectral_distance(predicted[:, :1], truth[:, :1])
     square = metrics.squared_log_spectral_distance(
         predicted[:, :1], truth[:, :1], floor=1e-6, decibels=True
     )
     np.testing.assert_allclose(one**2, square, rtol=1e-9)
-    # Nothing at all is far away, not infinitely.
+    # Nothing at all is far away, not infinitely far.
     assert np.isfinite(metrics.squared_log_spectral_distance(0 * truth, truth))
 
 
@@ -141,7 +141,7 @@ def test_state_space_divergence_equals_kernel_densities(variance):
 
 @pytest.mark.slow
 def test_state_space_divergence_of_two_gaussians():
-    """Mixtures of many components drawn from Gaussians approach their closed form."""
+    """Mixtures of many components drawn from Gaussians approach the closed form."""
     rng = np.random.default_rng(0)
     truth, predicted = rng.normal(size=(2, 4000, 1))
     predicted = 0.5 + 2 * predicted
@@ -154,7 +154,7 @@ def test_state_space_divergence_of_two_gaussians():
 
 
 def test_state_space_divergence_does_not_underflow_far_away():
-    """Where every density is zero in floating point, its logarithm still is not."""
+    """Where every density underflows to zero, its logarithm does not."""
     truth = np.zeros((50, 2))
     far = metrics.state_space_divergence(truth + 1e3, truth, samples=truth[:10])
     np.testing.assert_allclose(far, 2 * 1e6 / 0.02, rtol=1e-9)

@@ -111,7 +111,7 @@ def test_default_box_covers_the_data():
         windows, "full", key=jr.key(0), config=ndde.fitting.StrengthConfig(steps=3, restarts=1)
     )
     confined = ndde.confine(model, windows=windows)
-    used = x[:-1]  # the last sample is no window's present
+    used = x[:-1]  # the last sample is not the present of a window
     assert bool(np.all(np.abs(used - np.asarray(confined.center)) <= np.asarray(confined.radius)))
     drift = jax.vmap(confined)(jnp.asarray(used)[:, None])
     np.testing.assert_array_equal(drift, jax.vmap(model)(jnp.asarray(used)[:, None]))
@@ -128,7 +128,7 @@ def test_a_variable_that_moves_at_the_very_end_alone_has_a_box():
 
 
 def test_default_box_covers_other_data_than_the_model_saw(model):
-    """The windows' own units count, whatever the model was scaled by."""
+    """The windows' own units count, whatever the scaling of the model."""
     x = 100 + 10 * np.cumsum(np.random.default_rng(1).normal(size=(60, 2)), axis=0)
     windows = ndde.lagged_windows(x, dt=1.0, lags=LAGS)
     confined = ndde.confine(model, windows=windows)
@@ -143,7 +143,7 @@ def test_default_box_covers_other_data_than_the_model_saw(model):
 
 
 def test_a_drift_of_zero_is_held_as_others_are(model):
-    """What is set from outside and ends where it began has none."""
+    """A variable that is set from outside and ends where it began has a drift of zero."""
     for rates, expected in ([[0.1, 0.0], [2.0, 0.0]], None), ([[0.0, 0.0], [0.0, 0.0]], 1.0):
         center, scale = map(jnp.asarray, rates)
         zero = dataclasses.replace(model.scaling, rate_center=center, rate_scale=scale)

@@ -1,4 +1,4 @@
-"""What every family of drifts must do, asked of each in the same way."""
+"""Requirements for every family of drifts, checked in the same way for each."""
 
 import jax
 import jax.numpy as jnp
@@ -30,11 +30,11 @@ def x():
 def test_a_family_of_drifts(family, x):
     windows = ndde.lagged_windows(x, dt=0.05)
     model = ndde.fit_drift(windows, GRAPH, family, key=jr.key(0))
-    # Near the truth, x' = A x, where the data are; least squares are off by their standard errors.
+    # Near the truth, x' = A x, within the data; least squares are off by their standard errors.
     states = jnp.asarray(x[100::200])[:, None]
     error = np.asarray(jax.vmap(model)(states)) - x[100::200] @ MATRIX.T
     assert np.sqrt(np.mean(error**2)) < 0.25 * np.std(x @ MATRIX.T)
-    # What the graph closes is not read.
+    # Inputs that the graph closes are not read.
     slopes = jax.jacfwd(model)(states[0])[:, 0]
     assert not np.asarray(slopes)[~GRAPH[:, :, 0].T].any()
     # Bounded, however far the state is.

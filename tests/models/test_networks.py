@@ -55,7 +55,7 @@ def loop_gradient(layers, j, z, gate):
 
 
 class Case:
-    """Random networks and data of one shape, and everything the library computes from them."""
+    """Random networks and data of one shape, and all results of the library for them."""
 
     def __init__(self, width, depth):
         rng = np.random.default_rng([width, depth])
@@ -202,7 +202,7 @@ def test_initial_weights_are_independent_and_uniform(getkey):
             # The deviation of an empirical distribution function exceeds 2/√n once in 1500 draws.
             expected = np.linspace(-1, 1, scaled.size)
             np.testing.assert_allclose(scaled, expected, atol=4 / np.sqrt(scaled.size))
-    # No draw is used twice, neither as it is nor scaled to another layer.
+    # No draw is used twice, neither unchanged nor scaled for another layer.
     fan_ins = (8, 8, 6, 6, 6, 6)
     every = np.concatenate(
         [

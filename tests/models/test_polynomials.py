@@ -29,7 +29,7 @@ def lorenz(n=3000, dt=0.01, noise=1.0, seed=0):
     """Euler–Maruyama with twenty substeps a sample."""
     h, (x, y, z), path = dt / 20, (1.0, 1.0, 20.0), []
     kicks = noise * math.sqrt(h) * np.random.default_rng(seed).normal(size=(20 * n, 3))
-    # Numbers of Python are quicker than arrays of three.
+    # Python numbers are faster than arrays of three.
     for k, (a, b, c) in enumerate(kicks.tolist()):
         if k % 20 == 0:
             path.append((x, y, z))
@@ -130,7 +130,7 @@ def test_the_lorenz_equations_are_found_with_their_coefficients(model):
     drift, s = model.drift, model.scaling
     np.testing.assert_allclose(drift.origin, s.center / s.scale)
     physical = np.array(s.rate_scale[:, None] * drift.coefficients)
-    physical[:, 0] += s.rate_center  # which a drift in standardised units leaves out
+    physical[:, 0] += s.rate_center  # which a drift in standardised units omits
     terms = [{}, {}, {}]
     for j, t in np.argwhere(np.abs(physical) > 1e-3 * np.asarray(s.rate_scale)[:, None]):
         powers = np.zeros(3, int)
@@ -172,7 +172,7 @@ def test_networks_remain_where_no_polynomial_will_do():
     washboard, linear = ndde.equations(model, ["a", "b"])
     assert washboard == "da/dt = f(a)"
     assert linear.startswith("db/dt = ") and " b" in linear and " a" in linear
-    # The network is what it is without polynomials.
+    # Without polynomials the network is unchanged.
     alone = ndde.fitting.fit_flow(windows, graph, family="network", **options)
     assert isinstance(alone.drift, ndde.models.MaskedDrift)
     point = jnp.array([[1.3, 0.2]])
@@ -201,7 +201,7 @@ def test_support_is_what_a_polynomial_depends_on(windows, model):
     full = ndde.fitting.fit_flow(windows, key=jr.key(0), rounds=3, family="polynomial")
     jacobian = jax.vmap(jax.jacfwd(full))(lorenz(20)[:, None])[:, :, 0]
     np.testing.assert_array_equal(full.drift.support(), jnp.any(jacobian != 0, axis=0))
-    # All inputs were open, the terms found the graph.
+    # All inputs were open, and the terms found the graph.
     np.testing.assert_array_equal(full.drift.support(), LORENZ)
 
 
@@ -240,7 +240,7 @@ def test_equations_are_in_physical_units(model):
     texts = ndde.equations(model, ["x", "y", "z"], digits=2)
     assert texts[0].startswith("dx/dt = -") and texts[0].endswith(" y") and " x + " in texts[0]
     assert "x z" in texts[1] and "x y" in texts[2]
-    # Read back and evaluated, they are the drift.
+    # Parsed and evaluated, they are the drift.
     point = {"x": 3.0, "y": -5.0, "z": 20.0}
     for text, rate in zip(
         ndde.equations(model, ["x", "y", "z"], digits=7),

@@ -1,4 +1,4 @@
-"""Coefficients of polynomials that are whole, or equal in size, as far as data can tell."""
+"""Coefficients of polynomials that are whole, or equal in size, within the precision of data."""
 
 import itertools
 import math
@@ -17,8 +17,8 @@ SMALL = ndde.fitting.StrengthConfig(restarts=1, steps=20, width=4, depth=1)
 
 
 def by_hand(columns, y, degree):
-    """The rules one by one, least squares by NumPy. Coefficients, variance of what is left, and how
-    many numbers were estimated. A group of terms has one size: `{term: sign}`.
+    """The rules one by one, with least squares by NumPy. Return the coefficients, the residual
+    variance and the number of estimated values. A group of terms has one size: `{term: sign}`.
     """
     held = np.zeros(columns.shape[1])
     groups = [{j: 1.0} for j in range(columns.shape[1])]
@@ -70,7 +70,7 @@ def test_coefficients_are_those_of_a_loop(seed):
     rng = np.random.default_rng(seed)
     z = rng.normal(size=(400, 2)) @ np.array([[1.0, 0.9], [0.0, 0.4]])
     terms = [(1, 0), (0, 1), (2, 0), (1, 1), (0, 3)]
-    # A difference or nearly one, a whole number, one nearly so, and one that is not.
+    # Sizes that are equal or nearly so, a whole number, a nearly whole one, and one that is neither.
     true = np.array([-6.3, 6.3 + 0.1 * (seed % 2), -1.0, 1.04, 0.4 + rng.uniform(0, 0.2)])
     unit = np.exp(rng.normal(size=len(EXPONENTS)))
     at = [EXPONENTS.index(e) for e in terms]
@@ -81,7 +81,7 @@ def test_coefficients_are_those_of_a_loop(seed):
     arrays = map(jnp.asarray, (z, [True, True], y, np.ones(400)))
     found = fit_polynomial(*arrays, EXPONENTS, scaled)
     kept = np.flatnonzero(found.coefficients)
-    assert set(kept) >= set(at)  # sometimes with a term that is not there
+    assert set(kept) >= set(at)  # sometimes with a term that is absent
     degree = np.array([sum(EXPONENTS[t]) for t in kept])
     values, variance, free = by_hand(columns[:, kept], y, degree)
     np.testing.assert_allclose((found.coefficients * scaled)[kept], values, rtol=1e-5)
@@ -90,7 +90,7 @@ def test_coefficients_are_those_of_a_loop(seed):
 
 
 def test_the_better_the_data_the_closer_a_number_must_be():
-    """Rounding stays below a few standard errors, and ends where the data tell the difference."""
+    """Rounding stays within a few standard errors, and stops if the data resolve the difference."""
     rng = np.random.default_rng(3)
     z, noise = rng.normal(size=(20000, 2)), rng.normal(size=20000)
     kept = {}
@@ -104,7 +104,7 @@ def test_the_better_the_data_the_closer_a_number_must_be():
 
 
 def test_imprecise_numbers_are_left_alone():
-    """Where every number lies within an error of a whole one, that says nothing."""
+    """Where every number lies within an error of a whole one, being close to one is no evidence."""
     rng = np.random.default_rng(1)
     z = rng.normal(size=(100, 2))
     y = 10 * z[:, 0] + 4 * rng.normal(size=100)
@@ -116,7 +116,7 @@ def test_imprecise_numbers_are_left_alone():
 
 
 def test_the_free_coefficients_have_derivatives():
-    """Those of least squares with the rest held."""
+    """The derivatives of least squares with the other coefficients held."""
     rng = np.random.default_rng(3)
     z = rng.normal(size=(300, 2))
     output = jnp.asarray(2 * z[:, 0] + 0.537 * z[:, 1] + 0.1 * rng.normal(size=300))
@@ -133,7 +133,7 @@ def test_the_free_coefficients_have_derivatives():
 
 
 def pendulum(offset, n=4000, dt=0.05):
-    """x'' = −x − 0.3 x' with noise, measured from somewhere else."""
+    """x'' = −x − 0.3 x' with noise, measured from another origin."""
     rng, h = np.random.default_rng(2), dt / 10
     state, path = np.array([1.0, 0.0]), []
     for k in range(10 * n):

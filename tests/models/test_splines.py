@@ -1,4 +1,4 @@
-"""Drifts of splines on the host: what JAX computes of the same model."""
+"""Drifts of splines on the host: the same values as JAX computes."""
 
 import jax
 import jax.numpy as jnp
@@ -14,7 +14,7 @@ DIM, LAGS, SLOTS, TERMS = 3, (0, 2), 4, 4
 
 
 def spline_model(networks) -> ndde.models.NeuralDDE:
-    """A model with products, of whose inputs the mask closes some, beyond its box for some rows."""
+    """A model with products, some inputs of which the mask closes, beyond its box for some rows."""
     rng, inputs = np.random.default_rng(0), DIM * len(LAGS)
     pairs = SLOTS * (SLOTS - 1) // 2
     drift = SplineDrift(

@@ -130,7 +130,7 @@ def test_labels_merge_lags_and_translate_them():
     texts, caption = words(dt=1.0, time_unit="month")
     assert "1–3, 6" in texts
     assert "delay (month)" in caption
-    # Delays that were estimated stand in the place of those of the lags.
+    # Estimated delays replace those of the lags.
     delays = np.where(graph, np.arange(7) * 9.0, np.nan)
     delays[0, 1, 6] = 51.7
     texts, _ = words(dt=9.0, time_unit="s", delays=delays)
@@ -240,7 +240,7 @@ def test_discovery_shows_both(dim):
 
 
 def test_files_of_the_command_count_lags_as_the_report_does():
-    """Of a map to the level that moves; of a flow by its delays."""
+    """For a map to the level that moves, for a flow by its delays."""
     found = _found(2, lags=(0, 1))
     found.graph[:], found.confounded = False, None
     found.graph[0, 1, 1] = True

@@ -1,4 +1,4 @@
-"""Maps whose sources act over several lags, beside all graphs, least squares and the truth."""
+"""Maps with sources that act over several lags, against all graphs, least squares and the truth."""
 
 import itertools
 import math
@@ -43,7 +43,7 @@ def problem(lines, rates, **changes):
 
 
 def log_risk(lines, rate, mask):
-    """By least squares on the columns themselves."""
+    """Values by least squares on the columns themselves."""
     a = np.column_stack([np.ones(len(rate)), lines[:, mask]])
     left = rate - a @ np.linalg.lstsq(a, rate, rcond=None)[0]
     return len(rate) * np.log(left @ left / np.sum((rate - rate.mean()) ** 2) + FLOOR)
@@ -88,7 +88,7 @@ def test_it_ends_at_the_best_of_all_graphs(seed):
 
 @pytest.mark.slow
 def test_it_ends_within_a_nat_of_the_best():
-    """Two moves at once, and what one does to the size of effects, are not searched."""
+    """Two simultaneous moves, and their effect on the size of effects, are not searched."""
     for seed in range(20):
         lines, rates = columns(autoregression(seed, 2, 300, 0.2, own=0.1)[0])
         found = distributed_lags(problem(lines, rates), LAGS, np.ones((2, 2 * LAGS), bool))
@@ -147,7 +147,7 @@ def test_sources_at_one_lag_are_left_to_the_plain_map(at):
 @pytest.mark.slow
 @pytest.mark.parametrize("n", [60, 200, 1000])
 def test_nothing_is_found_together_where_nothing_drives(n):
-    """Autoregressions of three lags: of 40 records none has weak links at several lags."""
+    """Autoregressions of three lags: none of 40 records has weak links at several lags."""
     chosen = [read(autoregression(seed, 5, n, 0.0)[0]).distributed for seed in range(40)]
     assert sum(graph is not None for graph in chosen) == 0
 
@@ -159,7 +159,7 @@ def test_discover_keeps_them(seed):
     found = ndde.discover(x, dt=1.0, lags=range(LAGS), key=jax.random.key(0))
     right, false = right_and_false(np.asarray(found.graph), links)
     assert right >= 0.75 * 3 * 16 and false <= 0.2 * right
-    # One by one they are weak, and it is said.
+    # Individually they are weak, and the report says so.
     assert not str(found.verdict).startswith("supported")
 
 

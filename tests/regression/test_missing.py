@@ -1,4 +1,4 @@
-"""The normal distribution of columns that miss values, beside closed forms."""
+"""The normal distribution of columns with missing values, against closed forms."""
 
 import numpy as np
 
@@ -41,7 +41,7 @@ def test_complete_rows_have_the_covariance_of_sums():
 def test_the_covariance_is_positive_definite_where_that_of_pairs_is_not():
     rng = np.random.default_rng(3)
     x = np.full((90, 3), np.nan)
-    # Each pair in rows of its own, and their signs cannot all be true.
+    # Each pair in its own rows, and their signs cannot all be true.
     for k, (i, j, sign) in enumerate(((0, 1, 1), (1, 2, 1), (0, 2, -1))):
         value = rng.normal(size=30)
         x[30 * k : 30 * k + 30, i] = value

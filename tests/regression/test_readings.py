@@ -1,4 +1,4 @@
-"""Map or flow, beside records of which it is known."""
+"""Map or flow, against records for which the answer is known."""
 
 import jax
 import numpy as np
@@ -41,7 +41,7 @@ def delayed_path(seed, n=3000, parts=20, delay=2.5):
 
 
 def with_estimates(x, estimated):
-    """A comparison of a record of which some values are estimated from their neighbours."""
+    """A comparison for a record with some values estimated from their neighbours."""
     rows = np.arange(len(x))
     for column, gone in zip(x.T, estimated.T, strict=True):
         column[gone] = np.interp(rows[gone], rows[~gone], column[~gone])
@@ -72,7 +72,7 @@ def test_values_that_were_estimated_make_no_flow_of_a_map():
     estimated[[0, -1]] = False
     blind, told = with_estimates(autoregression(0), estimated)
     assert blind.name == "flow" and told.name == "map"
-    # Nothing that was estimated changes nothing; and a flow stays one.
+    # Without estimated values nothing changes; and a flow stays one.
     none, there = with_estimates(autoregression(1, n=600), np.zeros((600, 2), bool))
     np.testing.assert_allclose(none.nats, there.nats, atol=1e-3)
     path = delayed_path(3)
@@ -102,7 +102,9 @@ def test_where_paths_bend_the_mean_of_a_parabola_is_exact(delay):
 
 
 def test_neighbours_tell_smooth_paths():
-    """Of a random walk lines err by half a step's variance; of sines by Taylor's formula."""
+    """For a random walk the errors of lines are half the variance of a step; for sines those of
+    Taylor's formula.
+    """
     rng, t = np.random.default_rng(0), np.arange(20_000.0)
     walk, wave = rng.normal(size=len(t)).cumsum(), np.sin(0.1 * t)
     between = InterpolationErrors.of([np.stack([walk, wave], axis=1)])
@@ -111,7 +113,7 @@ def test_neighbours_tell_smooth_paths():
     np.testing.assert_allclose(between.lines, [0.5, lines**2 / steps], rtol=0.03)
     cubics = (9 * lines - far) / 8
     np.testing.assert_allclose(between.cubics[1], cubics**2 / steps, rtol=0.03)
-    # A fifth-degree polynomial is its own quintic, and none of a cubic's.
+    # A fifth-degree polynomial is its own quintic, which no cubic equals.
     power = (t[:40, None] / 10) ** 5
     assert (
         InterpolationErrors.of([power]).quintics[0]
@@ -127,8 +129,8 @@ def test_neighbours_tell_smooth_paths():
 
 
 def cycles(seed, n):
-    """Swings of second order, of periods from 6 to 12 samples, of which the first moves the others:
-    the sunspots' kind of autoregression (Yule 1927).
+    """Oscillations of second order, with periods from 6 to 12 samples, of which the first drives
+    the others: an autoregression like that of sunspots (Yule 1927).
     """
     rng = np.random.default_rng(seed)
     size, angle = rng.uniform(0.85, 0.95, 3), 2 * np.pi / rng.uniform(6, 12, 3)
@@ -151,8 +153,9 @@ def test_an_autoregression_that_swings_is_no_flow_for_its_smoothness(seed):
 
 @pytest.mark.slow
 def test_chaos_with_errors_of_measurement_stays_a_flow():
-    """Though all of six variables follow their own past in straight lines, and more than guesses
-    from both sides miss is left: guesses of a higher order miss more, as they do of such errors.
+    """All six variables follow their own past linearly, and the residual is larger than the error
+    of two-sided interpolation: interpolation of higher order errs more, as it does with such
+    errors.
     """
     x = sampled("Hopfield")[:600]
     x = x + 0.01 * x.std(axis=0) * np.random.default_rng(4).normal(size=x.shape)
@@ -172,7 +175,7 @@ def mackey_glass(every: int, n: int) -> np.ndarray:
 
 @pytest.mark.parametrize("lags", [(0, 4, 8, 12), range(13)])
 def test_a_smooth_path_of_few_samples_a_delay_is_a_flow(lags):
-    """Hardly any noise, 8.5 samples a delay: errors of interpolation decide nothing."""
+    """Almost no noise, 8.5 samples per delay: interpolation errors decide nothing."""
     found = ndde.discover(
         mackey_glass(2, 550), dt=2.0, lags=lags, recipe=ndde.Recipe.fast(), key=KEY
     )
@@ -235,7 +238,7 @@ def test_short_unrelated_records_have_no_links():
 
 
 def test_what_is_held_out_was_not_fitted():
-    """Of a linear law, beside scikit-learn's own regression on the same blocks."""
+    """A linear law, against scikit-learn's own regression on the same blocks."""
     from sklearn.linear_model import LinearRegression
 
     x = autoregression(2, bend=lambda u: u)
@@ -254,8 +257,8 @@ def test_what_is_held_out_was_not_fitted():
 
 
 def test_a_delay_between_coarse_lags_is_no_reason_for_a_map():
-    """A flow whose delay, of 7 samples, lies between candidates at 5 and 10: neither reading has it
-    exactly, and whichever comes nearer would win by hundreds of nats.
+    """A flow whose delay of 7 samples lies between candidates at 5 and 10: neither reading contains
+    it exactly, and the closer one would win by hundreds of nats.
     """
     found = [read(delayed_path(seed, n=2000, delay=7.3), (0, 5, 10, 15)) for seed in range(3)]
     assert min(one.evidence for one in found) > 0
@@ -263,7 +266,9 @@ def test_a_delay_between_coarse_lags_is_no_reason_for_a_map():
 
 
 def test_a_noise_free_map_of_products_is_a_map():
-    """Coupled logistic maps: sums of splines have no products, and more columns come nearer."""
+    """Coupled logistic maps: sums of splines have no products, and more columns approximate them
+    better.
+    """
     x = np.random.default_rng(0).uniform(0.2, 0.8, (700, 3))
     for t in range(len(x) - 1):
         grown = 3.9 * x[t] * (1 - x[t])
@@ -277,7 +282,9 @@ def test_a_noise_free_map_of_products_is_a_map():
 
 
 def spread_autoregression(seed, dim=6, n=600):
-    """A sparse autoregression with the same size at three lags, of itself and of one other."""
+    """A sparse autoregression with the same size at three lags, of itself and of one other
+    variable.
+    """
     rng, matrix = np.random.default_rng(seed), np.zeros((dim, dim))
     for target in range(dim):
         matrix[target, [target, (target + rng.integers(1, dim)) % dim]] = 0.15
@@ -312,7 +319,7 @@ def test_links_within_a_sample_make_no_flow_of_a_map(seed):
 
 @pytest.mark.parametrize("record, error", [(0, 0.02), (0, 0.3), (10, 0.2)])
 def test_sensors_of_one_quantity_make_no_map_of_a_flow(record, error):
-    """Each foretold the end of the other's step: these were maps by 4 to 11 nats."""
+    """Each predicted the end of the other's step: these were maps by 4 to 11 nats."""
     x = generators.clean_flow(record + 1, seed=31).x[record]
     errors = error * x.std(axis=0) * np.random.default_rng(0).normal(size=x.shape)
     twins = (x + errors)[:, :2]
@@ -320,7 +327,7 @@ def test_sensors_of_one_quantity_make_no_map_of_a_flow(record, error):
 
 
 def loud(seed, n=800):
-    """A map whose noise has a variance that wanders, and the logarithm of that."""
+    """A map whose noise has a wandering variance, and the logarithm of that variance."""
     rng, h, x = np.random.default_rng(seed), np.zeros(n), np.zeros((n, 2))
     for t in range(2, n - 1):
         h[t + 1] = 0.98 * h[t] + 0.25 * rng.normal()
@@ -331,7 +338,7 @@ def loud(seed, n=800):
 
 @pytest.mark.parametrize("seed", [2, 5, 26])
 def test_loud_stretches_do_not_decide(seed):
-    """They made flows of these maps, by 4 to 12 nats."""
+    """They turned these maps into flows, by 4 to 12 nats."""
     assert read(loud(seed)[0], range(5)).evidence < 3
 
 

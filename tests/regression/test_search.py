@@ -1,4 +1,4 @@
-"""Sums and the search of them, beside exhaustive search, statsmodels and plain least squares."""
+"""Sums and their search, against exhaustive search, statsmodels and plain least squares."""
 
 import itertools
 import math
@@ -26,7 +26,7 @@ PER_TARGET = ("cross", "power", "allowed", "required")
 
 
 def record(seed, n=200, groups=4, targets=2):
-    """Groups (z, z², z³) of correlated variables, and targets that some of them move."""
+    """Groups (z, z², z³) of correlated variables, and targets driven by some of them."""
     rng = np.random.default_rng(seed)
     z = rng.normal(size=(n, groups)) @ (np.eye(groups) + 0.4 * rng.normal(size=(groups, groups)))
     z = z / z.std(axis=0)
@@ -51,7 +51,7 @@ def criterion(x, y, level):
     left = y - a @ np.linalg.lstsq(a, y, rcond=None)[0]
     risk = (left @ left) / np.sum((y - y.mean()) ** 2)
     held, n_groups = sum(at > 0 for at in level), len(level)
-    # More than half of the groups are as dear to choose as half of them.
+    # Choosing more than half of the groups costs as much as choosing half of them.
     ways = np.log(math.comb(n_groups, min(held, n_groups // 2)))
     p = len(used)
     return n * np.log(risk + FLOOR) + p * np.log(n) * n / (n - p - 2) + 2 * ways, risk
@@ -119,7 +119,7 @@ def test_a_start_in_a_worse_optimum_is_left():
 
 @pytest.mark.parametrize("seed", range(3))
 def test_it_ends_where_each_input_counts_for_nothing_beside_the_others(seed):
-    """Powers of one number stand in for one another: whatever goes is wanted back, and so on."""
+    """Powers of one number are proxies for one another: a dropped one is wanted back, and so on."""
     rng = np.random.default_rng(seed)
     t = rng.uniform(-1, 1, 300)
     z = np.stack([t**k for k in range(1, 9)], axis=1) + 1e-2 * rng.normal(size=(300, 8))
@@ -132,7 +132,7 @@ def test_it_ends_where_each_input_counts_for_nothing_beside_the_others(seed):
 
 
 def test_no_model_wins_by_interpolation():
-    """Sixty columns of noise explain twenty windows of noise entirely; few are ever taken."""
+    """Sixty columns of noise explain twenty windows of noise entirely; few are ever selected."""
     taken = 0
     for seed in range(10):
         rng = np.random.default_rng(seed)
@@ -165,7 +165,7 @@ def test_sums_add_up_over_blocks_and_recordings():
 
 def test_groups_are_orthonormal_and_redundant_columns_are_gone():
     x, y = record(0)
-    x[:, 4] = 2 * x[:, 3] + 5  # a bend that is the line again
+    x[:, 4] = 2 * x[:, 3] + 5  # a curve that is the line again
     made = problem(x, y)
     assert made.present[1].tolist() == [True, False, True]
     columns = (x - x.mean(axis=0)).reshape(len(x), -1, WIDTH)
@@ -178,7 +178,7 @@ def test_groups_are_orthonormal_and_redundant_columns_are_gone():
 
 
 def test_options_that_a_release_of_the_compiler_lacks_are_left_out():
-    """The emitters that the search asks for are gone since jaxlib 0.11.1."""
+    """The emitters that the search requests do not exist since jaxlib 0.11.1."""
     options = {"xla_backend_optimization_level": 1, "xla_no_such_option": True}
     assert known_options(options) == {"xla_backend_optimization_level": 1}
 
@@ -197,8 +197,8 @@ def test_a_program_compiled_at_once_finds_what_a_better_one_does(monkeypatch):
 
 
 def test_many_targets_are_searched_as_one_after_the_other():
-    """Targets go to the compiler eight at a time, and with room for few groups at first where there
-    are many to choose from.
+    """Targets are compiled eight at a time, and with room for few groups at first if there are many
+    to choose from.
     """
     rng = np.random.default_rng(3)
     x = rng.normal(size=(400, 220))
@@ -244,7 +244,7 @@ def test_the_best_pair_is_that_of_all_pairs():
 def test_the_best_pair_of_lines_is_that_of_all_pairs(of):
     rng = np.random.default_rng(5)
     x = np.cumsum(rng.normal(size=(300, 9)), axis=0)
-    x[:, 8] = x[:, 7]  # with its copy it tells no more than alone
+    x[:, 8] = x[:, 7]  # with its copy it adds nothing to it
     x -= x.mean(axis=0)
     y = x[:, 2] - 0.9 * x[:, 5] + rng.normal(size=300)
     allowed = np.arange(9) != 0

@@ -1,4 +1,4 @@
-"""Terms of a rate: least squares, what each input is worth, and products."""
+"""Terms of a rate: least squares, the worth of each input, and products."""
 
 import itertools
 import math
@@ -17,7 +17,7 @@ N, INPUTS = 400, 5
 
 
 def record(seed=0, n=N):
-    """Inputs, and a rate that follows one bent, a product of two, and none of the others."""
+    """Inputs, and a rate that follows a curve of one, a product of two, and none of the others."""
     rng = np.random.default_rng(seed)
     z = rng.normal(size=(n, INPUTS))
     return z, np.sin(2 * z[:, 0]) + z[:, 1] * z[:, 2] + 0.5 * rng.normal(size=n)
@@ -45,7 +45,7 @@ def risk_of(columns, y):
 
 
 def test_errors_of_inputs_count_as_rows_that_hold_nothing_else():
-    """Least squares with a ridge is that of as many more rows (Marquardt, 1970)."""
+    """Least squares with a ridge equal those with as many more rows (Marquardt, 1970)."""
     z, rate = record()
     error = 0.01
     design = design_of(z, np.ones(N), error=error)
@@ -75,7 +75,7 @@ def test_a_fit_is_that_of_numpy():
     fit = fit_terms(design, y, terms)
     assert fit.risk == pytest.approx(risk_of(rows(design, terms), y), rel=1e-9)
     np.testing.assert_array_equal(terms.reads(), [True, True, True, True, False])
-    # Without input 1: its line and its product go, its partner's line would stay.
+    # Without input 1 its line and its product go; its partner's line would stay.
     less = Terms(np.array([CURVE, OUT, OUT, LINE, OUT]), pairs, np.array([False, False]))
     gone = np.arange(INPUTS) == 1
     kept = rows(design, less)
@@ -112,7 +112,7 @@ def test_weights_of_zero_leave_windows_out():
 
 @pytest.mark.parametrize("seed", range(3))
 def test_the_terms_are_the_best_of_all(seed):
-    """By brute force over every choice of inputs and products, straight or bent."""
+    """By brute force over every choice of inputs and products, linear or curved."""
     z, rate = record(seed)
     z = z[:, :4]
     design = design_of(z, np.ones(N))
@@ -161,7 +161,7 @@ def test_what_is_required_is_read_and_what_is_not_allowed_is_not():
 
 @pytest.mark.slow
 def test_more_inputs_than_a_search_has_room_for():
-    """Forty straight lines, all needed; and all of thirty that are given."""
+    """Forty straight lines, all needed, and all of thirty that are given."""
     rng = np.random.default_rng(4)
     z = rng.normal(size=(1500, 40))
     design = design_of(z, np.ones(1500))
@@ -193,7 +193,7 @@ def test_traced_as_known():
 
 @pytest.mark.parametrize("traced", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_growth_that_goes_on_is_told_by_two_levels_and_not_by_others_that_grow(traced):
-    """Neither of the two levels tells anything of the growth alone: only their difference does."""
+    """Neither of the two levels alone explains any of the growth: only their difference does."""
     growth = np.random.default_rng(2).normal(size=(200, 6))
     for k in range(1, 200):
         growth[k] += 0.6 * growth[k - 1]
@@ -211,7 +211,7 @@ def test_growth_that_goes_on_is_told_by_two_levels_and_not_by_others_that_grow(t
 
 
 def test_noise_has_no_terms():
-    """At most one in twenty rates that follow nothing is given an input."""
+    """At most one in twenty rates without drivers is given an input."""
     rng = np.random.default_rng(6)
     design = design_of(rng.normal(size=(200, 6)), np.ones(200))
     noise = rng.normal(size=(60, 200))
@@ -221,7 +221,7 @@ def test_noise_has_no_terms():
 
 @pytest.mark.parametrize("size", [0.0, 0.4])
 def test_products_are_tried_together_where_all_of_them_explain_what_two_cost(size):
-    """Of three inputs; where nothing multiplies, chance alone seldom explains so much."""
+    """Products of three inputs; without products, chance alone seldom explains so much."""
     rng, tried = np.random.default_rng(4), []
     for _ in range(40):
         z = rng.normal(size=(400, 3))

@@ -137,7 +137,7 @@ def test_reports_and_forecasts_speak_of_dates(found):
 
 
 def test_a_dated_history_is_on_the_clock_of_the_record(found):
-    """Else a season that was removed comes back out of phase."""
+    """Otherwise a season that was removed returns out of phase."""
     index = pd.date_range("1990-06-01", periods=10, freq="MS")
     history = pd.DataFrame(wandering(10), columns=["a", "b"], index=index)
     history = ndde.read_samples(history)

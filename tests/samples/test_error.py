@@ -1,4 +1,4 @@
-"""Errors of measurements, estimated beside noise that a system remembers; lags they bring in."""
+"""Measurement errors, estimated beside noise that a system remembers; lags that they cause."""
 
 import jax
 import numpy as np
@@ -14,7 +14,7 @@ DT, LAGS = 0.1, (0, 5, 10, 15)
 
 
 def path(n=3000, seed=0):
-    """A noisy oscillation and what it drives after one unit of time; variances near 1/2."""
+    """A noisy oscillation and its target one unit of time later; variances near 1/2."""
     rng, x = np.random.default_rng(seed), np.zeros((n + 200, 3))
     x[:11, 0] = 1.0
     kicks = np.sqrt(DT) * 0.05 * rng.normal(size=x.shape)
@@ -44,7 +44,7 @@ def clean():
 
 @pytest.fixture(scope="module")
 def short(clean):
-    """What is enough for a discovery."""
+    """Enough for a discovery."""
     return clean[:1500]
 
 
@@ -56,13 +56,13 @@ def test_errors_beside_a_walk_are_estimated_nearly_without_bias():
         x = walks + np.sqrt(r) * rng.normal(size=walks.shape)
         best, least = np.transpose([measurement_error(column) for column in x.T])
         assert best.mean() == pytest.approx(r, rel=0.12)
-        # What is taken off is two and a half standard deviations, or more.
+        # The subtracted part is two and a half standard deviations, or more.
         assert 0.9 < (best - least).mean() / (2.5 * best.std()) < 1.8
 
 
 @pytest.mark.parametrize("share", [0.02, 0.1])
 def test_errors_of_a_path_are_found_and_not_made_too_large(clean, share):
-    """What a path itself adds to high frequencies falls, and lowers what is taken for errors."""
+    """The path's own share of high frequencies decreases, and lowers the estimate of errors."""
     rng = np.random.default_rng(1)
     for column in clean.T:
         size = share * column.std()
@@ -81,7 +81,7 @@ def test_what_a_system_remembers_is_no_error(clean):
 def test_maps_and_rounded_values_are_told_apart(clean):
     rng = np.random.default_rng(3)
     x = np.zeros(4000)
-    for k in range(3999):  # its memory of its own looks like errors
+    for k in range(3999):  # its own memory looks like errors
         x[k + 1] = 0.4 * x[k] + rng.normal()
     assert measurement_error(x) == (0.0, 0.0)
     step = 0.1 * clean[:, 0].std()
@@ -106,7 +106,7 @@ def test_constant_and_short_series_have_none():
 
 @pytest.mark.slow
 def test_lags_that_average_errors_out_are_left_out(short):
-    """Without errors the same samples keep what they keep, and nothing is said."""
+    """Without errors the same samples keep the same inputs, and nothing is reported."""
     fast, key = ndde.Recipe.fast(), jax.random.key(0)
     options = dict(dt=DT, lags=LAGS, recipe=fast, key=key)
     noisy = short + 0.05 * short.std(axis=0) * np.random.default_rng(6).normal(size=short.shape)
@@ -115,7 +115,7 @@ def test_lags_that_average_errors_out_are_left_out(short):
     assert not any("average them out" in choice for choice in quiet.choices)
 
     def graph(errors=None):
-        """What the same windows keep where measurements have such errors."""
+        """Inputs kept in the same windows if measurements have such errors."""
         strategy = fast.strategy.on(Screened(found.windows, errors=errors))
         return np.asarray(ndde.recover(found.windows, strategy, key=key).graph)
 
@@ -129,7 +129,7 @@ def test_lags_that_average_errors_out_are_left_out(short):
 
 
 def test_networks_are_not_allowed_what_splines_left_out(short):
-    """Required inputs stay allowed, and the data themselves as they are."""
+    """Required inputs stay allowed, and the data themselves are unchanged."""
     prior = ndde.prior_knowledge(("a", "b", "c"), lags=LAGS, required=[("a", "b", 5)])
     windows = ndde.lagged_windows(short, dt=DT, lags=LAGS, prior=prior)
     data = KnownData(windows)

@@ -136,7 +136,7 @@ def test_the_documented_order_of_arrival_is_in_the_data():
     t = (coefficients / np.sqrt(variance))[:-1].reshape(order + 1, dim, dim)
     east, central, soi = range(dim)
     # A wind anomaly acts on the central Pacific at once and on South America one to two months
-    # later; the atmosphere answers to the central Pacific and not to the coast.
+    # later; the atmosphere responds to the central Pacific and not to the coast.
     assert t[:, soi, central].argmin() == 0
     assert t[0, soi, central] < -4
     assert abs(t[0, soi, east]) < 1

@@ -11,7 +11,7 @@ from ndde_jax.select._reading import choose_windows
 
 
 def logarithms(n=500, seed=0):
-    """Of a map of three populations in a chain, with delays of two and three samples."""
+    """A map of three populations in a chain, with delays of two and three samples."""
     rng, x = np.random.default_rng(seed), np.zeros((n, 3))
     for k in range(3, n):
         x[k] = 0.6 * x[k - 1] + 0.3 * rng.normal(size=3)
@@ -21,7 +21,7 @@ def logarithms(n=500, seed=0):
 
 
 def outbreaks(n=500, seed=0):
-    """Weather, what it breeds, which grows by factors and is held back by itself, and cases."""
+    """Weather, a population that it breeds, which grows by factors and limits itself, and cases."""
     rng, x = np.random.default_rng(seed), np.ones((n, 3))
     for k in range(5, n):
         x[k, 0] = 0.8 * x[k - 1, 0] + 0.6 * rng.normal()
@@ -32,7 +32,7 @@ def outbreaks(n=500, seed=0):
 
 
 def test_the_nats_are_those_of_box_and_cox():
-    """Of independent values nothing is explained, and SciPy has the likelihood."""
+    """For independent values nothing is explained, and SciPy has the likelihood."""
     x = np.exp(np.random.default_rng(0).normal(size=(4000, 1)))
     found = factor_nats(ndde.read_samples(x, dt=1.0))[0]
     after = x[2:, 0]
@@ -45,18 +45,18 @@ def test_proportional_changes_are_told_from_changes_by_amounts():
     for x, expected in ((np.exp(y), [True] * 3), (10 + y, [False] * 3), (y, [False] * 3)):
         samples = ndde.read_samples(x, dt=1.0)
         assert proportional(factor_nats(samples), samples).tolist() == expected
-    # In another unit the same.
+    # The same in another unit.
     samples, other = (ndde.read_samples(unit * np.exp(y), dt=1.0) for unit in (1, 1000))
     np.testing.assert_allclose(factor_nats(other), factor_nats(samples), rtol=1e-6)
     gaps = np.exp(y)
     gaps[::7, 1] = np.nan
     samples = ndde.read_samples(gaps, dt=1.0)
     assert proportional(factor_nats(samples), samples).all()
-    # Without any row that holds all of them, and without any value of one beside another.
+    # Without any row that holds all variables, and without any value of one beside another.
     turns = np.where(np.arange(500)[:, None] // 100 % 3 == np.arange(3)[None], np.exp(y), np.nan)
     turned = ndde.read_samples(turns, dt=1.0)
     assert proportional(factor_nats(turned), turned).all()
-    # What was measured below zero, though it is not without its season.
+    # Values measured below zero, although they are not below zero without their season.
     wave = 2 * np.sin(2 * np.pi * np.arange(len(y)) / 12)[:, None]
     treated = ndde.prepare_samples(ndde.read_samples(np.exp(y) + wave, dt=1.0, time_unit="month"))
     assert (treated.values[0] > 0).all() and not factor_nats(treated).any()
@@ -87,7 +87,7 @@ def test_a_map_that_is_multiplied_by_noise_is_read_as_a_map(seed):
     found = choose_windows(samples, lags=tuple(range(6)), scheme="auto", prior=None)
     assert found.screened.readings.name == "map" and found.screened.windows.scheme == "euler"
     assert "decided by the logarithms of x1, x2" in found.choices[-1]
-    # The windows hold the values, and what logarithms tell is what they tell by themselves.
+    # The windows hold the values, and logarithms have the same effect as on their own.
     windows = ndde.lagged_windows(samples, lags=range(6))
     np.testing.assert_array_equal(found.screened.windows.history, windows.history)
     logs = outbreaks(seed=seed)
@@ -106,7 +106,7 @@ def test_outbreaks_have_their_links_at_their_lags(seed):
     expected = np.zeros((3, 3, 6), bool)
     expected[0, 1, 2] = expected[1, 2, 4] = True
     found = ndde.discover(x, dt=1.0, lags=range(6), key=jr.key(0))
-    # Of the values a neighbour may be kept beside a lag, of logarithms none.
+    # For values a neighbouring lag may be kept beside a lag, for logarithms none.
     assert found.graph[expected].all()
     assert (found.graph.any(axis=2) & apart[..., 0] == expected.any(axis=2)).all()
     transform = {"x1": "log", "x2": "log"}

@@ -1,4 +1,4 @@
-"""Files as they come: spreadsheets, columns of text, time found by its content, recordings."""
+"""Files as users have them: spreadsheets, text columns, time found by its content, recordings."""
 
 import datetime
 import re
@@ -124,7 +124,7 @@ def test_a_first_column_in_equal_steps_is_the_time(tmp_path):
 
 
 def test_ages_count_back(tmp_path):
-    """What is deepest in the ice came first: read forwards, effects would come before causes."""
+    """The deepest ice came first: read forwards, effects would come before causes."""
     path, age = tmp_path / "x.csv", np.cumsum(np.random.default_rng(0).uniform(0.5, 1.5, 40))
     path.write_text("\n".join(["age_kyr_BP,dust,ice", *(f"{t},{t % 7},{t * t}" for t in age)]))
     found = read_table(path)
@@ -163,7 +163,7 @@ def test_semicolons_and_decimal_commas_are_found_and_said(tmp_path):
 
 
 def test_merged_cells_tell_recordings_apart(tmp_path):
-    """As pandas writes an index of two levels."""
+    """As pandas writes an index with two levels."""
     days = [datetime.datetime(2001, 1, day) for day in range(1, 9)]
     rows = [("site", "date", "flow"), *((None, day, day.day % 5) for day in 2 * days)]
     rows[1], rows[9] = ("north", *rows[1][1:]), ("south", *rows[9][1:])

@@ -1,4 +1,4 @@
-"""Records in which most windows miss some variable: each target is told by those that it has."""
+"""Records in which most windows miss some variable: each target is fitted in those that it has."""
 
 import jax.random as jr
 import numpy as np
@@ -57,7 +57,7 @@ def test_a_long_gap_makes_no_memory():
 
 
 def drifting_chain(n=800):
-    """The chain, of which the last link grows all the time."""
+    """The chain, whose last link grows steadily."""
     rng, x = np.random.default_rng(0), np.zeros((n, 6))
     for k in range(2, n):
         x[k] = 0.5 * x[k - 1] + rng.normal(size=6)
@@ -90,7 +90,7 @@ def test_a_record_is_read_by_the_windows_that_each_target_has(gaps):
     assert found.evidence < 0.4 * whole.evidence
     kept = np.isfinite(gaps(x)).all(axis=1).mean()
     assert kept < 0.3
-    # Of a variable that nothing drives nothing is told, as in the whole record.
+    # For a variable without drivers no link is found, as in the whole record.
     np.testing.assert_allclose(found.nats[5], whole.nats[5], atol=2)
 
 
@@ -122,7 +122,7 @@ def test_what_is_told_of_the_others_is_what_they_tell_alone():
     # The number of the rival is that among all variables.
     rival, alone = found.rivals.rival[within][part], expected.rivals.rival[part]
     assert (rival[:, 0] == np.flatnonzero(others)[alone[:, 0]]).all()
-    # Of the variable that is missing the few rows tell that hold all: a link to itself has rivals.
+    # For the missing variable the few complete rows decide: a link to itself has rivals.
     assert np.isfinite(found.rivals.cost[4, 4, 0])
 
 
@@ -148,7 +148,7 @@ def test_pairs_at_once_are_told_where_hardly_a_window_is_complete():
 def test_no_regime_changes_where_a_gap_begins():
     samples = ndde.read_samples(seldom(chain(600), measured=250), dt=1.0)
     assert "change of regime" not in [finding.name for finding in data_findings(samples)]
-    # One that is there is found, and where.
+    # An existing one is found, and located.
     x = chain(600)
     x[:, 4] += np.where(np.arange(600) > 400, 8.0, 0.0)
     x[:300, 4] = np.nan
@@ -197,7 +197,7 @@ def test_windows_that_miss_fewest_values_are_completed():
     there = np.isfinite(gaps)
     assert (values[there] == gaps[there]).all()
     added = np.isfinite(values) & ~there
-    # What the other values of a window tell of one: at least a quarter of its variance.
+    # The other values of a window explain at least a quarter of the variance of one.
     assert np.mean((values - x)[added] ** 2) < 0.75 * x[added].var()
     complete = int(ndde.lagged_windows(made.samples, lags=(0, 1, 2)).n_valid)
     assert complete >= 10 * 12

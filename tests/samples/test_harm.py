@@ -1,4 +1,4 @@
-"""Files that mean harm end in a sentence, and take no memory out of proportion to their size."""
+"""Malicious files end in a sentence, and take no memory out of proportion to their size."""
 
 import gzip
 import io
@@ -24,7 +24,7 @@ X = np.random.default_rng(0).normal(size=(60, 2)).cumsum(axis=0)
 
 
 def peak(call):
-    """What a call raises, and the most memory it took, in bytes."""
+    """The exception of a call, and its peak memory, in bytes."""
     tracemalloc.start()
     try:
         call()
@@ -215,7 +215,7 @@ def test_zarr_is_read_and_its_announced_size_checked(tmp_path):
     np.testing.assert_array_equal(read_labelled(str(tmp_path / "x.zarr")).values, found.values)
     np.testing.assert_array_equal(found.values, X)
     assert found.names == ("p", "q") and found.stamps is not None
-    # Of chunks that are not there all values are the fill value, however many there are.
+    # All values of missing chunks are the fill value, however many there are.
     about = tmp_path / "x.zarr" / "u" / ".zarray"
     settings = json.loads(about.read_text()) | {"shape": [60, 2 * 10**9]}
     about.write_text(json.dumps(settings))
@@ -234,7 +234,7 @@ def stored():
 
 
 def signed(content, members, compression=zipfile.ZIP_STORED, about=None):
-    """A stored result with other members, its checksum made good by who means harm."""
+    """A stored result with other members and a forged valid checksum."""
     import hashlib
 
     buffer = io.BytesIO()
@@ -277,7 +277,7 @@ def test_names_in_a_stored_result_steer_no_terminal(stored):
 
 
 def spoilt_description(about, rng):
-    """One place of a description replaced by what does not belong there, or taken out."""
+    """One place of a description replaced by a value that does not belong there, or deleted."""
     places = []
 
     def walk(node):
@@ -298,7 +298,7 @@ def spoilt_description(about, rng):
 
 
 def spoilt_discovery(whole, rng):
-    """A stored discovery spoilt somewhere; half of them by who makes the checksum good again."""
+    """A stored discovery corrupted somewhere; half of the cases with a forged valid checksum."""
     if rng.random() < 0.5:
         raw = bytearray(whole)
         for place in rng.integers(len(raw), size=rng.integers(1, 6)):
@@ -326,7 +326,9 @@ def spoilt_discovery(whole, rng):
 
 
 def fuzz_discoveries(directory, draws, seed=0):
-    """Loads that ended in a discovery; all others ended in one sentence, within the memory."""
+    """The number of loads that ended in a discovery; all others ended in one sentence, within the
+    memory.
+    """
     rng = np.random.default_rng(seed)
     small.discovery(small.linear_path(60), small.TRUTH).save(directory)
     file, loaded = directory / "discovery.npz", 0
@@ -364,7 +366,7 @@ def test_no_picture_costs_a_report(monkeypatch, capsys):
     plot = pytest.importorskip("ndde_jax.plot")
 
     class Found:
-        """As much of a discovery as is drawn."""
+        """The part of a discovery that is drawn."""
 
         names = (r"$\frac{1}{$", "<script>")
         lags, dt, time_unit = (0, 1), 1.0, ""

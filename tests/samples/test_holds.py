@@ -35,14 +35,14 @@ def held_columns(x):
 
 def test_what_nothing_foretells_is_an_input():
     wrong = sum(held_columns(record(seed)) != [(2,)] for seed in range(60))
-    # One in a hundred seems to be foretold; more than 4 of 60 in 1 of 2500 such tests.
+    # One in a hundred seems to be predicted; more than 4 of 60 in 1 of 2500 such tests.
     assert wrong <= 4
-    assert held_columns(record(1, late=0)) == [(2,)]  # what answers at once does not foretell it
+    assert held_columns(record(1, late=0)) == [(2,)]  # an instant response does not predict it
     samples = ndde.prepare_samples(ndde.read_samples(record(1), dt=1.0), ("held",))
     assert f"x2 changes at one in {CLOCK} samples only" in samples.treatments[0].text
     np.testing.assert_array_equal(samples.values[0], samples.as_measured().values[0])
     x = record(1)
-    x[7, 0] = np.nan  # costs no more than itself
+    x[7, 0] = np.nan  # costs only itself
     assert held_columns(x) == [(2,)]
 
 
@@ -87,7 +87,7 @@ def test_a_thermostat_is_read_as_the_map_that_it_is(seed):
 
 @pytest.mark.slow
 def test_nothing_drives_what_is_held():
-    """Between two ticks nothing can: every sample counted as a chance, and links came of it."""
+    """Between two ticks nothing can: every sample counted as a chance, which led to false links."""
     x = record(3)
     found = ndde.discover(x, dt=1.0, lags=range(5), key=jax.random.key(0))
     links = {(int(i), int(j)) for i, j, _ in np.argwhere(found.graph) if i != j}
@@ -117,7 +117,7 @@ def test_a_prior_that_has_it_driven_is_believed(edge):
 
 
 def of_two_drivers(n=1500):
-    """A slow driver and a fast one, and what they move after four and two samples."""
+    """A slow driver and a fast one, and their target after four and two samples."""
     rng = np.random.default_rng(2)
     slow, fast, target = np.zeros((3, n))
     noise = rng.normal(size=(n, 3))
@@ -130,7 +130,7 @@ def of_two_drivers(n=1500):
 
 
 def test_what_is_measured_seldom_holds_until_the_next():
-    """Weekly values in a table of days: no window was whole, so there was no result."""
+    """Weekly values in a table of days: no window was complete, so there was no result."""
     x = of_two_drivers()
     known = np.arange(len(x)) % 7 == 3
     x[~known, 0] = np.nan
@@ -150,7 +150,7 @@ def test_what_is_measured_seldom_holds_until_the_next():
 
 
 def test_a_season_of_what_is_measured_seldom_is_no_cause():
-    """It is removed from all; of a known input it would stay, as what drives the others."""
+    """It is removed from all; the season of a known input would stay, as that of a driver."""
     x, t = of_two_drivers(), np.arange(1500)
     x += [4, 3, 5] * np.sin(2 * np.pi * t[:, None] / 365.25 + np.array([0, 0.4, 1]))
     x[t % 7 != 3, 0] = np.nan
@@ -161,7 +161,7 @@ def test_a_season_of_what_is_measured_seldom_is_no_cause():
 @pytest.mark.parametrize("length", [600, 601])
 @pytest.mark.parametrize("first", [0, 1])
 def test_every_second_sample_is_seldom_wherever_the_record_ends(length, first):
-    """With a value at both ends there are more than at half of the samples."""
+    """With a value at both ends, more than half of the samples have one."""
     x = of_two_drivers(length)
     x[1 - first :: 2, 0] = np.nan
     (held,) = ndde.prepare_samples(ndde.read_samples(x, dt=1.0), ("seldom",)).treatments
@@ -184,7 +184,7 @@ def test_what_is_not_measured_seldom(kind):
 
 
 def test_tables_of_two_clocks_merged():
-    """Hourly values seven minutes apart: no row had both, and a grid of minutes was looked for."""
+    """Hourly values seven minutes apart: no row had both, and a grid of minutes was sought."""
     x, hours = of_two_drivers(800)[:, 1:], np.arange(800.0)
     t = np.sort(np.concatenate([hours, hours + 7 / 60]))
     table = np.full((1600, 2), np.nan)
@@ -199,7 +199,7 @@ def test_tables_of_two_clocks_merged():
 
 
 def test_of_what_holds_until_the_next_no_hidden_driver_is_told():
-    """What is new in it came before it shows, so that its targets seem to know it in advance."""
+    """Its innovation occurs before it shows, so its targets seem to predict it."""
     every = np.ones((3, 3, 1), bool)
     pairs = ~np.eye(3, dtype=bool)
     told = Relations.none(every)

@@ -1,4 +1,4 @@
-"""Names, values and time axes out of pandas and xarray objects."""
+"""Names, values and time axes from pandas and xarray objects."""
 
 import jax.numpy as jnp
 import numpy as np
@@ -48,7 +48,7 @@ def test_anything_else_passes_through_untouched(x):
             pd.to_datetime(["2001-01-01", "2001-01-02", "2001-01-03", "2001-01-05"]),
             (None, [0.0, 1.0, 2.0, 4.0], "day"),
         ),
-        (None, (None, None, "")),  # a row count says nothing about time
+        (None, (None, None, "")),  # a row count has no information about time
         (pd.Index(["p", "q", "r", "s"]), (None, None, "")),
     ],
 )
@@ -97,13 +97,13 @@ def test_pandas_columns_that_are_no_numbers_are_named(column):
 
 
 def test_frames_and_arrays_are_no_list_of_recordings():
-    """The columns of the frames were matched by their place then."""
+    """Before, columns of the frames were matched by position."""
     with pytest.raises(ValueError, match="frames or arrays, not both"):
         read_labelled([frame(), frame()[["b", "a"]], VALUES])
 
 
 def test_recordings_count_time_in_the_unit_of_the_first():
-    """The interval of days is not that of hours, whatever each is called by itself."""
+    """An interval of days is not one of hours, whatever each is called."""
     hourly, daily, monthly = (
         frame(pd.date_range("2001-01-01", periods=4, freq=freq)) for freq in ("6h", "D", "MS")
     )

@@ -1,4 +1,4 @@
-"""What people mean by the files that they have: three of each kind, and what is right."""
+"""Intended meanings of files as users have them: three of each kind, and the right result."""
 
 import datetime
 import io
@@ -236,7 +236,7 @@ def test_dates_in_many_ways(form, tmp_path):
     ],
 )
 def test_days_of_the_week_before_dates(days, form):
-    # Of days up to the fourth each could be a month, but not before a point.
+    # Days up to the fourth could each be a month, but not before a point.
     for n in (4, 31) if "%m" not in form or "%d." in form else (31,):
         march = pd.date_range("2021-03-01", periods=n, freq="D")
         texts = [day.strftime(form.format(days.split()[day.weekday()])) for day in march]
@@ -253,7 +253,7 @@ def test_march_is_no_tuesday(text):
     "first, days", [("2023-01-01", 120), ("2019-12-20", 500), ("2024-02-11", 9)]
 )
 def test_dates_of_any_stretch_of_years(first, days, form):
-    """January to April are no quarters."""
+    """January to April are not quarters."""
     expected = pd.date_range(first, periods=days, freq="D")
     found = read_dates(list(expected.strftime(form)), "when").stamps
     np.testing.assert_array_equal(found, expected.to_numpy())
@@ -311,7 +311,7 @@ def test_dates_in_parts_out_of_order_are_refused_and_no_variables(head, form, tm
 
 
 def test_local_parts_of_dates_in_universal_time_are_neither_a_clock_nor_variables(tmp_path):
-    """Of stations whose clocks repeat, the year 2013 was once taken for thirteen minutes past
+    """With stations whose clocks repeat, the year 2013 was once taken for thirteen minutes past
     eight.
     """
     universal = pd.date_range("2013-03-01", periods=900, freq="h", tz="UTC")
@@ -383,12 +383,12 @@ def test_zones_are_kept_through_gaps(freq, expected):
         ("MS", "Europe/Berlin", "1960-01-01T00"),
         ("h", "America/New_York", "2024-01-01T00"),
         ("h", "Australia/Sydney", "2024-06-01T00"),
-        # Standard time, whatever part of a year there is.
+        # Standard time, whatever part of a year is covered.
         ("h", "Europe/Berlin", "2024-07-01T00"),
     ],
 )
 def test_dates_with_a_zone_are_those_of_its_clocks(freq, zone, begins, tmp_path):
-    """Of a frame, and of a file whose dates name how far they are ahead."""
+    """For a frame, and for a file whose dates include their offset."""
     index = pd.date_range(begins, periods=200, freq=freq, tz=zone)
     frame = pd.DataFrame({"a": np.arange(200.0) ** 2}, index=index.rename("time"))
     ahead = pd.Timedelta(hours=1) if (freq, zone) == ("h", "Europe/Berlin") else pd.Timedelta(0)
@@ -407,7 +407,7 @@ def test_months_are_those_of_the_clock_on_the_wall(tmp_path):
 
 
 def test_clocks_without_a_zone_are_those_on_the_wall():
-    """A record in standard time goes on where one without a zone says the same."""
+    """A record in standard time continues one without a zone at the same clock time."""
     index = pd.date_range("2024-01-01", periods=400, freq="h", tz="Asia/Tokyo")
     frame = pd.DataFrame({"a": np.arange(400.0) ** 2}, index=index)
     with_zone, without = (ndde.read_samples(f) for f in (frame, frame.tz_localize(None)))
@@ -450,7 +450,7 @@ def test_a_clock_that_goes_back_is_named_for_what_it_is(cells, said, tmp_path):
 
 
 def test_rows_out_of_order_are_no_recordings(tmp_path):
-    """A column whose values happen to repeat does not tell recordings apart where no stamp does."""
+    """A column whose values happen to repeat does not separate recordings where no stamp does."""
     days = [f"2019-04-{day:02d}" for day in range(1, 31)]
     days[11], days[10] = days[10], days[11]
     cells = [f"{(day * 7) % 10 or ''},{day * day}" for day in range(30)]
@@ -523,7 +523,7 @@ def test_a_grid_asks_what_its_dimensions_are(tmp_path):
     data.rename(lat="member").to_netcdf(tmp_path / "m.nc")  # no region, but recordings
     each = read_table(tmp_path / "m.nc")
     np.testing.assert_array_equal(each.values[each.recordings[1]], x[:, 1])
-    data[:, :1].to_netcdf(tmp_path / "y.nc")  # one latitude is no dimension
+    data[:, :1].to_netcdf(tmp_path / "y.nc")  # one latitude is not a dimension
     np.testing.assert_array_equal(read_table(tmp_path / "y.nc").values, x[:, 0])
     data.rename("u").to_netcdf(tmp_path / "z.nc", group="deep")
     with pytest.raises(ValueError, match=r"groups: deep.*--key deep/VARIABLE"):
@@ -697,7 +697,7 @@ def test_a_path_is_read_and_what_was_assumed_is_a_warning(tmp_path):
 @pytest.mark.parametrize(
     "rows, names, clock_is",
     [
-        # A note below, weeks, prices of working days, two columns that tell panels apart.
+        # A note below, weeks, prices of working days, two columns that identify panels.
         (["a,b", *ROWS, "Source: nobody"], ("a", "b"), None),
         (["week,a,b", *(f"2021-W{i + 1:02d},{ROWS[i]}" for i in range(50))], ("a", "b"),
          (7, "day")),
@@ -1152,7 +1152,7 @@ def test_days_that_are_counted_beside_times_of_day_are_the_time(tmp_path):
 
 
 def test_a_year_beside_dates_is_no_time_of_day(tmp_path):
-    """1950 is not ten to eight in the evening, where the dates of several stations repeat."""
+    """1950 is not ten to eight in the evening, if the dates of several stations repeat."""
     days = [f"{year}-01-{day:02}" for year in (1950, 2022) for day in range(1, 32)]
     rows = "".join(
         f"{site},{date},{k % 7},{date[:4]}\n" for site in "ab" for k, date in enumerate(days)
@@ -1171,7 +1171,7 @@ def test_years_out_of_order_are_refused_and_not_read_as_a_variable(tmp_path):
 
 
 def test_variables_that_look_like_times_are_named(tmp_path):
-    """As the ages of ice, which may count forward or back."""
+    """Like the ages of ice, which may count forward or back."""
     ages = np.cumsum(np.random.default_rng(0).integers(5, 90, 60))
     rows = "".join(f"{k},{age},{k % 5},{k % 7}\n" for k, age in enumerate(ages, start=1))
     (said,) = read(tmp_path, f"rownames,age,day,co2\n{rows}").notices

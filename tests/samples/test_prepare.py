@@ -1,4 +1,4 @@
-"""What is done to samples by default, and that it can be undone."""
+"""Default treatments of samples, and their inverse."""
 
 import numpy as np
 import pandas as pd
@@ -37,9 +37,9 @@ def test_a_season_is_removed_and_known_ever_after():
     samples = prepared(x + season, time_unit="month")
     assert names(samples) == ["season"]
     (treatment,) = samples.treatments
-    assert treatment.periods == (12.0,)  # a known clock is taken exactly
+    assert treatment.periods == (12.0,)  # a known clock is used exactly
     error = samples.values[0] - x
-    assert error.std(axis=0).max() < 0.2 * x.std()  # what moves anyhow at that period
+    assert error.std(axis=0).max() < 0.2 * x.std()  # a variable that moves at that period anyway
     later = treatment.removed(np.arange(1200.0, 1224.0))
     expected = (
         np.array([1.0, 2.0, 0.0]) * np.sin(2 * np.pi * np.arange(1200, 1224) / 12 + 0.3)[:, None]
@@ -74,10 +74,10 @@ def building(per_day, n=2000):
 
 
 def test_a_day_shows_by_its_usual_count_where_no_unit_of_time_is_known():
-    """Half-hourly samples of a building have 48 a day; of 43 a day nobody knows what they are."""
+    """Half-hourly samples of a building have 48 a day; 43 a day have no known meaning."""
     assert {0, 1, 2} <= {line.column for line in find_lines(building(48)) if line.outer}
     assert not any(line.outer for line in find_lines(building(43)))
-    # An oscillation of the system's own, of just that period, that little noise moves.
+    # A limit cycle of just that period, with little noise.
     rng, z, own = np.random.default_rng(0), 1 + 0j, []
     for step in 0.02 * rng.normal(size=(2000, 2)) @ [1, 1j]:
         z = (z + 0.3 * (1 - abs(z) ** 2) * z) * np.exp(2j * np.pi / 48) + step
@@ -105,8 +105,8 @@ def test_days_of_the_week_carry_the_week_and_leave_the_day_to_be_removed():
 
 @pytest.mark.parametrize("years", [3.5, 5])
 def test_a_known_clock_shows_in_a_few_cycles(years):
-    """Five years of days hold too few cycles to look for any period, and enough for that of a
-    year; noise with a long memory has none.
+    """Five years of days hold too few cycles to search for a period, and enough for that of a year.
+    Noise with a long memory has none.
     """
     rng, t = np.random.default_rng(1), np.arange(int(365.25 * years))
     weather = lfilter([1], [1, -0.8], rng.normal(size=(len(t), 2)), axis=0)
@@ -119,8 +119,8 @@ def test_a_known_clock_shows_in_a_few_cycles(years):
 
 
 def test_a_few_cycles_stand_out_against_the_waves_beside_them():
-    """Twice as large as the weather; pieces of whole years tell it in half of such records. None
-    in walks, in noise with a long memory, and in rhythms of about a year that keep no time.
+    """Twice as large as the weather: pieces of whole years show it in half of such records. None is
+    found in walks, in noise with a long memory, or in rhythms of about a year that keep no time.
     """
     year, found, wrong = 365.25, 0, 0
     for seed in range(10):
@@ -179,14 +179,14 @@ def test_what_a_wave_foretells_in_all_variables_is_told_as_by_a_multivariate_reg
 
 
 def test_a_week_of_working_days_goes_with_its_overtones():
-    """They hold little of the variance of what varies slowly, and much of that of its steps."""
+    """They have little of the variance of slow variables, and much of that of their steps."""
     rng, t = np.random.default_rng(3), np.arange(730)
     slow = lfilter([0.1], [1, -0.98], rng.normal(size=(730, 2)), axis=0)
     week = 0.3 * np.isin(t % 7, [5, 6])
     samples = prepared(slow + week[:, None], time_unit="day")
     assert names(samples) == ["season"]
     np.testing.assert_allclose(sorted(samples.treatments[0].periods), [7 / 3, 3.5, 7], rtol=1e-3)
-    # Of no known clock only what holds a share of the variance.
+    # Without a known clock only lines that hold a share of the variance.
     assert len(prepared(slow + week[:, None]).treatments[0].periods) < 3
 
 
@@ -227,7 +227,7 @@ def test_seasons_are_told_in_a_unit_that_fits():
 
 
 def test_hours_of_the_day_beside_others_are_no_season_of_these():
-    """Overtones of the count were taken out of all variables, as seasons of 8 and 4.8 hours."""
+    """Overtones of the count were removed from all variables, as seasons of 8 and 4.8 hours."""
     x = np.column_stack([oscillators(), np.arange(len(oscillators())) % 24])
     samples = prepared(x)
     assert "season" not in names(samples)
@@ -301,7 +301,7 @@ def test_irregular_samples_are_interpolated_with_a_stated_error():
 
 
 def test_visits_every_few_days_are_no_grid_of_days_with_rows_missing():
-    """Hardly a window of days would be complete."""
+    """Almost no window of days would be complete."""
     rng = np.random.default_rng(0)
     t = np.cumsum(rng.integers(1, 4, 800)).astype(float)
     x = np.stack([np.sin(t / 27.3), np.cos(t / 25.1)], axis=1)
@@ -380,7 +380,7 @@ def test_outliers_that_a_rough_variable_forgets_at_once_are_spikes():
     x[places, 1] += 9 * x[:, 1].std() * np.array([1, 1, -1, 1, -1, 1, 1, -1, 1])
     assert not find_spikes(x).any()
     found = np.concatenate(find_isolated_outliers([x[:500], x[500:]]))
-    # Two in a row are none, but the end of one recording is beside nothing of the next.
+    # Two in a row are none, but the end of one recording has no neighbour in the next.
     assert np.argwhere(found).tolist() == [[k, 1] for k in (160, 355, 499, 500, 640, 790, 999)]
     assert names(prepared(x)) == ["spikes", "gaps"]
 
@@ -390,7 +390,7 @@ def test_outliers_that_last_or_tell_nothing_are_none(memory, heavy):
     rng = np.random.default_rng(1)
     noise = rng.standard_t(2, size=(1000, 3)) if heavy else rng.normal(size=(1000, 3))
     x = lfilter([1], [1, -memory], noise, axis=0)
-    if not heavy:  # white noise remembers nothing anyhow
+    if not heavy:  # white noise has no memory anyway
         x[[40, 160, 355, 499], 1] += 9
     assert (np.abs(x) > 7).any()
     assert not find_isolated_outliers([x])[0].any()
@@ -408,7 +408,7 @@ def test_spikes_that_others_follow_are_no_errors(late):
     x[places, 0] += 10 * x[:, 0].std()
     samples = prepared(x)
     assert names(samples) == ([] if late else ["spikes", "gaps"])
-    backwards = prepared(x[::-1].copy())  # what announces a spike
+    backwards = prepared(x[::-1].copy())  # a variable that announces a spike
     assert names(backwards) == names(samples)
     parts = prepared([x[:700], x[700:]])
     assert ("spikes" in names(parts)) == (late is None)
@@ -427,15 +427,15 @@ def test_smooth_gaps_are_filled_by_a_curve():
 
 
 def test_noisy_gaps_are_filled_from_the_past_alone():
-    """What comes after a gap must not show in what fills it."""
+    """Values after a gap must not affect what fills it."""
     x = np.cumsum(np.random.default_rng(0).normal(size=(800, 2)), axis=0)
     x[400, 0] = np.nan
     filled, where, error = fill_gaps(x)
     after = x.copy()
-    after[401:403] += 1e-3  # hardly changes the fit, but would change a curve by half as much
+    after[401:403] += 1e-3  # barely changes the fit, but would change a curve by half as much
     again = fill_gaps(after)[0]
     assert where[400, 0] and abs(filled[400, 0] - again[400, 0]) < 1e-4
-    assert 0.5 < error[0] < 2  # the variance of the step that is not seen
+    assert 0.5 < error[0] < 2  # the variance of the unseen step
 
 
 def test_a_variable_without_two_values_in_succession_has_an_error_in_its_own_steps():
@@ -456,7 +456,7 @@ def test_long_gaps_stay():
 
 
 def test_the_error_that_is_stated_is_that_of_a_variable_that_was_filled():
-    """Beside its steps, a walk is harder to foretell than white noise; but it is whole."""
+    """A walk beside its steps is harder to predict than white noise; but it is complete."""
     walk, white = np.random.default_rng(0).normal(size=(2, 800))
     walk = np.cumsum(walk)
     white[[100, 300, 500]] = np.nan

@@ -1,4 +1,4 @@
-"""Two variables, one of which drives the other a while later."""
+"""Two variables, one of which drives the other some time later."""
 
 import numpy as np
 from scipy.integrate import solve_ivp
@@ -24,7 +24,7 @@ TRUTH[0, 0, [0, 2]] = TRUTH[0, 1, 2] = TRUTH[1, 1, 0] = True
 
 
 def lorenz_ring(dim, n, dt=0.05, force=10.0, seed=0):
-    """Return Lorenz' ring of 1996 by SciPy, and who drives whom at the present."""
+    """Return Lorenz' ring of 1996 by SciPy, and the drivers of each variable at the present."""
 
     def drift(_, x):
         return (np.roll(x, -1) - np.roll(x, 2)) * np.roll(x, 1) - x + force

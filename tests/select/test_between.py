@@ -1,4 +1,4 @@
-"""Delays between the candidate lags: one edge each, in the search and in all that follows."""
+"""Delays between the candidate lags: one edge each, in the search and in all results."""
 
 import functools
 
@@ -29,8 +29,8 @@ GIVEN = dict(dt=DT, lags=LAGS, names=NAMES, inputs=("driver",), key=jax.random.k
 
 
 def path(*delays, n=1500, law=np.asarray, seed=1):
-    """`driver` is smooth noise, `follower` sums what it was `delays` samples ago; ten steps of
-    Euler and Maruyama a sample.
+    """`driver` is smooth noise, `follower` sums its values `delays` samples ago; ten Euler–Maruyama
+    steps a sample.
     """
     rng, step = np.random.default_rng(seed), DT / PARTS
     late = [round(delay * PARTS) for delay in delays]
@@ -78,10 +78,10 @@ def test_a_delay_between_candidates_is_one_edge(delay, candidate):
     at = np.array(LAGS)[one.reads[0, 1]]
     assert at.min() < delay < at.max()
     assert (one.reads[one.graph]).all()
-    # Without delays of its own it shows as several inputs that stand in for it.
+    # Without a delay of its own it appears as several inputs that are proxies for it.
     without = found(delay, delays=False)
     assert without.graph[:, 1].sum() > one.graph[:, 1].sum()
-    # The whole strength is the edge's, and the others have none.
+    # The edge has the whole strength, and the others none.
     assert one.scores[place] > without.scores[0, 1].max()
     assert (np.delete(one.scores[0, 1], place[2]) <= 0).all()
 
@@ -114,7 +114,7 @@ def test_delays_settle_where_a_scan_finds_the_least_criterion():
 
 
 def test_a_smooth_path_near_the_present_is_known_to_half_a_sample():
-    """There it is read along lines, whatever little chance leaves of its delay."""
+    """There it is interpolated linearly, although chance leaves little doubt about its delay."""
     rng, t = np.random.default_rng(0), np.arange(600.0)
     source = np.sin(0.5 * t) + np.sin(0.31 * t + 1)
     late = np.sin(0.5 * (t - 2.3)) + np.sin(0.31 * (t - 2.3) + 1)
@@ -138,7 +138,7 @@ def test_a_record_is_read_where_its_rows_are():
     record = Record.of(ndde.read_samples(parts, dt=1.0), windows)
     times = np.concatenate([np.arange(4, 89), np.arange(204, 269)])
     center, scale = (np.asarray(a) for a in (windows.scaling.center, windows.scaling.scale))
-    # A rate is the mean over a step, which for what it damps counts a little later.
+    # A rate is the mean over a step, which is slightly later for a damped variable.
     inside = (np.arange(1000) + 0.5) / 1000
     first = times[:, None] - 3.7 + inside
     later = [wave(first + record.later[i])[..., i].mean(axis=1) for i in range(2)]
@@ -178,7 +178,7 @@ def test_columns_with_other_inputs_are_those_of_these_inputs():
     for mine, theirs in zip(jax.tree.leaves(got), jax.tree.leaves(expected), strict=True):
         np.testing.assert_allclose(mine, theirs, atol=1e-9)
     for copy, name in zip(copies, ("features", "gram", "norms"), strict=True):
-        assert (copy == getattr(before, name)).all()  # what others share did not change
+        assert (copy == getattr(before, name)).all()  # the common part of others did not change
 
 
 def test_candidates_belong_to_the_edge_whose_delay_is_nearest():
@@ -236,7 +236,7 @@ def test_halves_of_the_record_know_delays_of_their_own():
 
 @pytest.mark.slow
 def test_networks_see_sources_at_their_delays():
-    """A law with more bends than splines have."""
+    """A law with more bends than splines can follow."""
 
     def law(drive):
         return np.sin(6 * drive)
@@ -255,7 +255,7 @@ def test_one_candidate_alone_is_refined_as_well():
 
 @pytest.mark.slow
 def test_lags_that_grow_keep_delays_near_their_candidates():
-    """A step between the longest candidates is no room for the shortest."""
+    """The distance between the longest candidates is no room for the shortest."""
     one = ndde.discover(
         path(14), **GIVEN | {"lags": (0, 5, 10, 20, 40, 80)}, recipe=ndde.Recipe.fast()
     )
@@ -276,7 +276,7 @@ def test_the_report_lists_the_lags_that_a_drift_would_read():
     assert told.graph[0, 1].tolist() == [False, False, True, False, False]
     assert (told.reads[:, 1] == told.graph[:, 1]).all()
     assert not [note for note in told.verdict.notes if note.name == "delay between lags"]
-    # What resembles the source no longer takes part of its effect.
+    # A variable that resembles the source no longer takes part of its effect.
     effect = told.effects()
     assert effect.slope_low[0, 1, 2] < SLOPE < effect.slope_high[0, 1, 2]
 
@@ -292,7 +292,7 @@ def test_lags_that_hold_a_delay_are_no_finer():
 
 
 def refiner(*delays, among=None):
-    """Of the record itself, and what splines chose for the follower, `[input]`."""
+    """The record itself, and the choice of splines for the follower, `[input]`."""
     x = path(*delays)
     windows = ndde.select.midpoint_windows(x, dt=DT, lags=LAGS)
     data = KnownData(windows)
@@ -304,7 +304,7 @@ def refiner(*delays, among=None):
 
 def searched(own, mask, start):
     """The criterion and result of a search for the follower with the driver settled near a start;
-    None where it does not settle.
+    None if it does not settle.
     """
     at = own._settled(1, mask, [0], np.array([start]))
     output = own.data.outputs[:, 1]
@@ -344,7 +344,7 @@ def test_a_search_that_is_no_better_is_not_taken(monkeypatch):
 
 
 def test_a_delay_may_be_in_the_place_of_a_candidate_that_was_left_out():
-    """As second lags of a source with errors are; what is never allowed is another matter."""
+    """As for second lags of a source with errors; forbidden inputs stay forbidden."""
     own = refiner(14, among=np.isin(np.arange(8), (1, 4)))
     found = searched(own, BOTH & ~np.isin(np.arange(8), 2), 18.0)[1]
     assert np.flatnonzero(found.mask).tolist() == [1, 2]  # the follower, and the driver at 14
@@ -398,7 +398,7 @@ def test_a_drift_reads_the_candidates_on_either_side():
     some, one, two = own.readings(1, found, found.mask, BOTH)
     driver = {name: LAGS_OF[mask[::2]].tolist() for name, mask in (("one", one), ("two", two))}
     assert driver == {"one": [20, 30], "two": [10, 20, 30]}
-    assert LAGS_OF[some[::2]].tolist() == [10, 20]  # of those that splines had chosen
+    assert LAGS_OF[some[::2]].tolist() == [10, 20]  # one of those that splines had chosen
 
 
 LAGS_OF = np.array(LAGS)
@@ -406,6 +406,6 @@ LAGS_OF = np.array(LAGS)
 
 def test_an_edge_keeps_its_own_candidate():
     graph, lags = np.array([False, True, True]), np.array([0.0, 5, 10])
-    # 5 is nearer to the delay of the second edge than to that of its own.
+    # 5 is nearer to the delay of the second edge than to its own.
     delays = np.array([np.nan, 2.6, 6.0])
     assert edge_of_reads(graph, graph, delays, lags).tolist() == [-1, 1, 2]

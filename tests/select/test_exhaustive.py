@@ -16,7 +16,7 @@ from ndde_jax.select._strategies import held_out_errors
 
 CONFIG = ndde.fitting.StrengthConfig(restarts=2, steps=15, fold_steps=4, folds=2, resamples=20)
 LAGS = (0, 2)
-# What each target depends on, [target, lag, source].
+# The inputs of each target, [target, lag, source].
 TRUTH = np.array([[[1, 0], [0, 1]], [[0, 1], [1, 0]]], bool)
 
 
@@ -51,7 +51,7 @@ def least_squares_risk(windows, target, mask):
 
 
 def test_enumeration_against_least_squares(windows, exact):
-    """On a linear system every subset's risk, and so the best subset, is that of regression."""
+    """On a linear system the risk of every subset, and so the best one, is that of regression."""
     subsets = [np.array(m) for m in itertools.product((False, True), repeat=4)]
     flat = np.asarray(exact.subsets).reshape(16, 4)
     assert {tuple(m) for m in flat} == {tuple(m) for m in subsets}
@@ -67,7 +67,7 @@ def test_enumeration_against_least_squares(windows, exact):
 
 @pytest.mark.slow
 def test_enumeration_against_one_by_one_refits(windows, exact):
-    """The compiled loop over subsets is a loop over subsets."""
+    """The compiled loop over subsets equals a plain loop over subsets."""
     fit = eqx.filter_jit(lambda mask: fit_layers(windows, mask, CONFIG, 4, key=jr.key(0))[1])
     flat = exact.subsets.reshape(16, 4)
     risks = np.stack([fit(jnp.stack([mask, mask])) for mask in flat], axis=1)
@@ -160,7 +160,7 @@ def test_a_graph_met_again_is_judged_alike(windows):
 
 @pytest.mark.slow
 def test_paths_of_many_systems(windows):
-    """Under vmap, as one by one."""
+    """Under vmap, the same as one by one."""
     quick = ndde.FitConfig(max_steps=40, epoch_steps=20, newton_steps=3, batch_size=16)
     refit = ndde.fitting.StrengthConfig(restarts=1, steps=3, fold_steps=2, folds=2)
 

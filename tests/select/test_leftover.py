@@ -1,4 +1,4 @@
-"""Whether networks are worth asking, against chance and against shapes that splines miss."""
+"""Whether networks are worth fitting, against chance and against shapes that splines miss."""
 
 import jax
 import numpy as np
@@ -23,7 +23,7 @@ def residual_of(y, known):
 
 
 def test_noise_alone_is_uniform():
-    """By the test of Kolmogorov and Smirnov."""
+    """The Kolmogorov–Smirnov test."""
     chances = []
     for seed in range(200):
         draw, z, root = data(seed)
@@ -41,14 +41,14 @@ def test_noise_alone_is_uniform():
     ids=["curve", "product", "network"],
 )
 def test_what_is_left_is_seen(shape):
-    """Shapes of a twelfth of the variance, in 2000 windows."""
+    """Shapes with a twelfth of the variance, in 2000 windows."""
     draw, z, root = data(0, 2000)
     left = residual_of(shape(z) + draw.normal(size=2000), z)
     assert leftover_p_value(left, z, z, root) < 1e-3
 
 
 def test_what_the_model_has_already_is_not_left():
-    """The same curve once the model has its column."""
+    """The same curve if the model has its column."""
     draw, z, root = data(0, 2000)
     curve = 0.4 * np.sin(2 * z[:, :1])
     known = np.concatenate([z, curve], axis=1)
@@ -57,7 +57,7 @@ def test_what_the_model_has_already_is_not_left():
 
 
 def test_padding_says_nothing():
-    """Windows without weight, whatever they hold."""
+    """Windows without weight, whatever their values."""
     draw, z, root = data(1)
     left = residual_of(draw.normal(size=N), z)
     more = np.concatenate([z, draw.normal(size=(50, 3))])
@@ -67,7 +67,7 @@ def test_padding_says_nothing():
 
 
 def test_where_nothing_can_be_told():
-    """No input, too few windows, and nothing left at all."""
+    """No input, too few windows, and a residual of zero."""
     draw, z, root = data(2)
     left = residual_of(draw.normal(size=N), z)
     assert leftover_p_value(left, z, z[:, :0], root) == 1.0
@@ -79,7 +79,7 @@ def test_where_nothing_can_be_told():
 
 
 def test_a_linear_law_costs_no_network(monkeypatch):
-    """Which splines describe, so that nothing is compiled."""
+    """Splines describe it, so nothing is compiled."""
 
     def never(*_):
         raise AssertionError("a network was fitted")
