@@ -56,7 +56,7 @@ def test_orientation_of_an_asymmetric_system(chain, getkey):
         config=ndde.fitting.StrengthConfig(steps=15, fold_steps=5, restarts=1, folds=2, depth=1),
     )
     assert strengths.kept()[0, 1, 1] and not strengths.kept()[1, 0, 1]
-    # And the model: its drift of x1 reacts to the delayed x0, not x0's to x1.
+    # And the model: its drift of x1 responds to the delayed x0, that of x0 not to x1.
     graph = np.zeros((2, 2, 2), bool)
     graph[0, 0, 0] = graph[0, 1, 1] = graph[1, 1, 0] = True
     model = ndde.fitting.fit_graph(

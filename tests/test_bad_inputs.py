@@ -34,7 +34,7 @@ SECONDS = 10
 
 
 def tell(title, counts):
-    """The figures, for whoever runs this with -s."""
+    """The figures, printed with -s."""
     print(f"\n{title}:")
     for kind, count in sorted(counts.items()):
         print(f"{count:6d}  {kind}")
@@ -42,7 +42,7 @@ def tell(title, counts):
 
 
 def attempt(call):
-    """What a call raises, within ten seconds."""
+    """The exception of a call, within ten seconds."""
 
     def late(*_):
         raise TimeoutError(f"more than {SECONDS} seconds")
@@ -51,7 +51,7 @@ def attempt(call):
     signal.alarm(SECONDS)
     try:
         with warnings.catch_warnings():
-            # Equinox says so of static settings before it asks us to check them.
+            # Equinox raises this for static settings before it calls our checks.
             warnings.filterwarnings("ignore", message="A JAX array is being set as static")
             call()
     except Exception as error:
@@ -63,7 +63,7 @@ def attempt(call):
 
 
 def complaint(error, words):
-    """What is wrong with an answer to a bad input; empty if nothing is."""
+    """The fault of an answer to a bad input; empty if there is none."""
     if error is None:
         return "accepted"
     kind, text = type(error).__name__, " ".join(str(error).split())
@@ -92,7 +92,7 @@ def test_every_fault_gets_a_sentence():
     assert counts.total() >= 500
 
 
-# What cannot be meant, whatever its value: drawn by kind of argument.
+# Values that are never valid: drawn by kind of argument.
 WORDS = st.text(max_size=8)
 LISTS = st.lists(st.integers() | WORDS | st.none(), min_size=2, max_size=4)
 ARRAYS = hnp.arrays(
@@ -138,7 +138,7 @@ def test_whatever_is_drawn_gets_a_sentence(kind):
 
 
 def command(arguments, capsys):
-    """Exit code and what was said."""
+    """Return the exit code and the output."""
     try:
         code = cli.main(["discover", *arguments, "--no-plot", "--quiet"])
     except SystemExit as left:
@@ -156,7 +156,7 @@ def test_every_bad_file_gets_one_line_that_names_it(tmp_path, capsys, monkeypatc
         )
         code, said = answers.pop() if error is None else (None, repr(error))
         good = code == 2 and said.startswith("ndde-jax: error: ") and said.count("\n") == 1
-        # What is wrong with an option is said of the option.
+        # A fault in an option is reported for the option.
         names_it = name in said or any(option.partition("=")[0] in said for option in options)
         if not (good and names_it and words in said):
             wrong.append(f"{name} {options}: {code} {said}")

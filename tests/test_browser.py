@@ -1,5 +1,5 @@
-"""The pages and the report in a real browser: nothing sticks out, nothing is asked for in vain, and
-who sees little, or no colours, can read them.
+"""The pages and the report in a real browser: nothing overflows, no request fails, and people with
+low vision or colour blindness can read them.
 """
 
 import contextlib
@@ -41,7 +41,7 @@ pytestmark = [
 
 
 class Quiet(http.server.SimpleHTTPRequestHandler):
-    """Files of a folder, without a line for each."""
+    """A server of the files of a folder, without a log line for each."""
 
     def log_message(self, *_):
         pass
@@ -49,7 +49,7 @@ class Quiet(http.server.SimpleHTTPRequestHandler):
 
 @contextlib.contextmanager
 def serving(folder):
-    """The address under which a folder is served."""
+    """The address of a served folder."""
     handler = functools.partial(Quiet, directory=str(folder))
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
@@ -65,7 +65,7 @@ def served(tmp_path):
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory):
-    """Where the built pages are."""
+    """The folder of the built pages."""
     pytest.importorskip("mkdocstrings")
     pytest.importorskip("latex2mathml")
     folder = tmp_path_factory.mktemp("site")
@@ -87,8 +87,8 @@ def chromium():
 
 
 def seen(addresses):
-    """What is wrong with pages, at both widths: too wide, errors, pictures without words, titles
-    that skip a level.
+    """Faults of pages, at both widths: too wide, errors, pictures without text, titles that skip a
+    level.
     """
     with chromium() as browser:
         for address in addresses:
@@ -112,14 +112,14 @@ def seen(addresses):
 
 def skips(levels):
     """Pairs of titles of which the second is more than one level below, and a first title that is
-    missing or there twice.
+    missing or duplicated.
     """
     first = [] if levels.count(1) == 1 else [f"{levels.count(1)} first titles"]
     return first + [pair for pair in itertools.pairwise(levels) if pair[1] > pair[0] + 1]
 
 
 def unreadable(addresses):
-    """Rules of accessibility that pages break, in light and dark, at both widths."""
+    """Accessibility rules that pages break, in light and dark, at both widths."""
     script = Path(AXE.origin).parent / "axe.min.js"
     with chromium() as browser:
         for address in addresses:
@@ -181,7 +181,7 @@ def test_the_main_pages_can_be_read_by_all(site):
 
 @pytest.fixture
 def report(served):
-    """Where a report with long names is."""
+    """The file of a report with long names."""
     folder, address = served
     found = found_on(noise(), edges=EDGES, names=("a long name of a variable", "another_one" * 4))
     pictures = {"lag_matrix.png": (ROOT / "docs" / "tropical_pacific.png").read_bytes()}
@@ -201,7 +201,7 @@ def test_the_report(report):
 
 
 def test_the_report_on_paper(report):
-    """Nothing is folded away there, and nothing is wider than the page, which is A4."""
+    """In print nothing is folded away, and nothing is wider than the page, which is A4."""
     seen_at_all = "document.querySelector('details pre').checkVisibility()"
     with chromium() as browser:
         page = browser.new_page(viewport={"width": 680, "height": 1000})

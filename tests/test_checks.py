@@ -1,4 +1,4 @@
-"""The sentences of `_checks.py`, and a few faults at the doors that use them; no compilation."""
+"""The messages of `_checks.py`, and a few faults in functions that use them; no compilation."""
 
 import types
 
@@ -15,7 +15,7 @@ from ndde_jax.models._model import check_model, check_model_matches
 from . import bad_inputs, bad_values
 
 SHAPE = bad_inputs.SHAPE
-# What knows a class of the library stands beside it.
+# Checks that know a class of the library are beside it.
 CHECKS = {**vars(_checks), "check_method": check_method}
 
 

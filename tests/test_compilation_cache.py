@@ -1,4 +1,4 @@
-"""Compiled programs are kept by the command, in the user's directory, and by nobody else."""
+"""Compiled programs are stored by the command, in the user's directory, and by nothing else."""
 
 import os
 import re
@@ -26,7 +26,7 @@ PROGRAM = "import sys; from ndde_jax import cli; sys.exit(cli.program())"
 
 @pytest.fixture
 def settings():
-    """Those of JAX, as they were afterwards."""
+    """The settings of JAX, restored afterwards."""
     names = (
         "jax_compilation_cache_dir",
         "jax_persistent_cache_min_compile_time_secs",

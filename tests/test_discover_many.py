@@ -1,4 +1,4 @@
-"""Many systems: the same as one by one, whoever computes; what is finished stays."""
+"""Many systems: the same as one by one, for any executor; finished results stay."""
 
 import concurrent.futures
 import errno
@@ -26,14 +26,14 @@ CONSTANT = np.ones((80, 2))
 
 @pytest.fixture(scope="module")
 def alone():
-    """One by one, through the front door."""
+    """Results one by one, through `discover`."""
     return [ndde.discover(x, key=jr.fold_in(KEY, i), **OPTIONS) for i, x in enumerate(SYSTEMS)]
 
 
 @pytest.fixture
 def computed(monkeypatch, alone):
-    """Numbers of the systems computed from here on, which costs nothing; `computed.wrong` says what
-    is raised for some.
+    """Indices of the systems computed from here on, without cost; `computed.wrong` holds exceptions
+    that some raise.
     """
 
     class Computed(list):
@@ -54,7 +54,9 @@ def computed(monkeypatch, alone):
 
 
 class Deferred(concurrent.futures.Executor):
-    """Computes in the thread that asks, through what processes would send; may break."""
+    """An executor that computes in the calling thread, through what processes would send; it may
+    break.
+    """
 
     def __init__(self, breaks_at=None, error=None):
         self.sent, self.breaks_at, self.error = [], breaks_at, error
@@ -97,12 +99,13 @@ def test_a_system_depends_on_its_number_and_on_nothing_else(alone):
 
 
 def precision(value):
-    """In which a worker computes."""
+    """A context in which a worker computes."""
     return jnp.ones(1).dtype.name, jax.config.jax_default_matmul_precision
 
 
 def test_precision_travels():
-    # A worker is as it starts, in single precision; here a thread that differs from its caller.
+    # A worker has the settings it started with, single precision; here a thread that differs from
+    # its caller.
     def many(pool=None):
         return run_many(
             lambda i, device: precision(i), 1, executor=pool, progress=False,
@@ -227,7 +230,7 @@ def test_an_executor_must_be_one_and_must_not_fork(computed):
 
 def test_what_cannot_travel_is_refused():
     class Own(ndde.Recipe):
-        """A recipe that no worker knows."""
+        """A recipe unknown to every worker."""
 
     with pytest.raises(ValueError, match=r"Own cannot be saved.* Omit executor and directory"):
         run(recipe=Own(strategy=ndde.select.Default(networks=None)), executor=Deferred())
@@ -306,7 +309,7 @@ def test_a_broken_pool_keeps_what_is_finished_and_says_how_to_go_on(computed, tm
 
 def test_a_system_that_kills_its_workers_is_a_failure(computed):
     class KilledWorker(Exception):
-        """As Dask raises it."""
+        """An exception as Dask raises it."""
 
     with pytest.warns(UserWarning, match="all those workers died"):
         many = run(executor=Deferred(1, KilledWorker("all those workers died")))

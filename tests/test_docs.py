@@ -1,4 +1,4 @@
-"""The pages: every public name has its place, programs compile or run, links lead somewhere."""
+"""The pages: every public name is documented, programs compile or run, links lead somewhere."""
 
 import ast
 import dis
@@ -28,7 +28,7 @@ WRITTEN = [*PAGES, *LOOSE, *READMES]
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 
-# What public modules hold, as [`x`](api/x.md) has it; a page shows no module as such.
+# Contents of public modules, as [`x`](api/x.md) has it; a page shows no module as such.
 MODULES = (
     "check", "fitting", "gates", "measure", "metrics", "models", "plot", "samples", "select",
     "simulate", "systems", "theory", "use", "windows",
@@ -50,7 +50,7 @@ PROGRAMS = dict(programs("python"))
 
 
 def printed():
-    """What pages say that programs print: text directly below, with nothing between the two."""
+    """The output of programs that pages state: text directly below, with nothing in between."""
     for page in [*PAGES, ROOT / "README.md"]:
         blocks = list(FENCE.finditer(page.read_text("utf-8")))
         for first, second in itertools.pairwise(blocks):
@@ -64,7 +64,7 @@ PRINTED = dict(printed())
 
 
 def exported(path):
-    """Names that a file hands on, `from ._fit import fit as fit`."""
+    """Names that a file re-exports, `from ._fit import fit as fit`."""
     for node in ast.parse(path.read_text("utf-8")).body:
         if isinstance(node, ast.ImportFrom) and node.level > 0:
             yield from (a.asname for a in node.names if a.asname and not a.asname.startswith("_"))
@@ -118,7 +118,7 @@ def test_programs_begin_from_nothing_or_are_continued(name):
 
 
 def parts(text):
-    """Words, and numbers: readers compute in single precision."""
+    """Words and numbers: readers compute in single precision."""
     number = r"-?\d+(?:\.\d+)?"
     return re.sub(number, "#", text), np.array(re.findall(number, text), float)
 
@@ -132,7 +132,7 @@ def parts(text):
     ],
 )
 def test_whole_programs_run(name, tmp_path, monkeypatch, capsys):
-    """And print what the block of text directly below says, if there is one."""
+    """They also print the block of text directly below, if there is one."""
     monkeypatch.chdir(tmp_path)
     before = PROGRAMS.get(AFTER.get(name), "")
     exec(compile(before + PROGRAMS[name], name, "exec"), {})
@@ -146,7 +146,7 @@ def test_whole_programs_run(name, tmp_path, monkeypatch, capsys):
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("name", CONTINUED)
 def test_continued_programs_run(name, tmp_path, monkeypatch):
-    """With what the text around them speaks of; every name that they give is given to something."""
+    """With variables from the text around them; every given name is used."""
     monkeypatch.chdir(tmp_path)
     scope, program = given(tmp_path), compile(PROGRAMS[name], name, "exec")
     exec(program, scope)
@@ -156,7 +156,7 @@ def test_continued_programs_run(name, tmp_path, monkeypatch):
 
 @pytest.mark.slow
 def test_what_contributors_are_shown_works(tmp_path):
-    """In a process of its own: it registers a system."""
+    """In its own process: it registers a system."""
     blocks = [code for name, code in PROGRAMS.items() if name.startswith("CONTRIBUTING")]
     used = """
 import jax, numpy as np
@@ -189,7 +189,7 @@ assert "alternating" in told - raised
 """
     command = [sys.executable, "-W", "error", "-c", "\n".join([*blocks, used])]
     path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
-    # As the suites run that the text leads to.
+    # The text leads to these suites.
     strict = {"JAX_NUMPY_RANK_PROMOTION": "raise", "JAX_NUMPY_DTYPE_PROMOTION": "strict"}
     environment = {**os.environ, "PYTHONPATH": path, **strict}
     done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
@@ -197,7 +197,7 @@ assert "alternating" in told - raised
 
 
 def anchors(text):
-    """Of the headings, as Markdown on the site makes them."""
+    """The anchors of headings, as Markdown on the site makes them."""
     for heading in re.findall(r"^#+ (.+)$", text, re.MULTILINE):
         yield re.sub(r"[-\s]+", "-", re.sub(r"[^\w\s-]", "", heading).strip().lower())
 
@@ -248,7 +248,7 @@ def test_figures_of_the_comparison_are_those_of_the_benchmarks():
     rows = re.findall(r"^\| `(\w+)` \|(.*)\|$", page, re.MULTILINE)
     measured = (ROOT / "benchmarks" / "delays" / "README.md").read_text("utf-8")
     tables = [[cell.strip() for cell in row.split("|")[1:-1]] for row in measured.splitlines()]
-    # All but summary F1, of small systems at low noise.
+    # All but summary F1, for small systems at low noise.
     stood = [(r[2], [*r[5:10], *r[11:14]]) for r in tables if r[:2] == ["low", "1-5"]]
     assert len(rows) == 3
     assert all((name, [cell.strip() for cell in row.split("|")]) in stood for name, row in rows)
@@ -258,14 +258,14 @@ def test_figures_of_the_comparison_are_those_of_the_benchmarks():
 
 
 def test_figures_of_the_readme_are_those_of_the_benchmarks():
-    """Every number of a row stands in the README that the row leads to."""
+    """Every number of a row is in the README that the row links to."""
     text = (ROOT / "README.md").read_text("utf-8")
     rows = re.findall(r"^\| .* \|(.*)\|(.*)\| \[\w+\]\((benchmarks/.*)\) \|$", text, re.MULTILINE)
     assert len(rows) == 6
     for ours, theirs, page in rows:
         measured = set(re.findall(r"\d*\.\d+", (ROOT / page).read_text("utf-8")))
         assert set(re.findall(r"\d*\.\d+", f"{ours} {theirs}")) <= measured, page
-    # Those of delays are of the systems and the score that the comparison has.
+    # Those of delays are for the systems and the score of the comparison.
     page = (DOCS / "compared.md").read_text("utf-8")
     (delays,) = ((ours, theirs) for ours, theirs, page in rows if "/delays/" in page)
     exact = re.findall(r"^\| `\w+` \| [\d.]+ \| ([\d.]+) ", page, re.MULTILINE)
@@ -284,12 +284,12 @@ def test_the_site_builds_without_a_warning(tmp_path):
     for name in ("discover", "metrics.auroc"):
         page = "discover" if name == "discover" else "metrics"
         assert f'id="ndde_jax.{name}"' in (tmp_path / "api" / page / "index.html").read_text()
-    # A search for a public name finds the page where it stands, by a heading that is the name.
+    # A search for a public name finds its page, by a heading that is the name.
     index = json.loads((tmp_path / "search" / "search_index.json").read_text("utf-8"))["docs"]
     found = {entry["location"].partition("#")[2]: entry["title"] for entry in index}
     for name in referenced():
         assert name.rpartition(".")[2] in found.get(f"ndde_jax.{name}", ""), name
-    # Formulas are set, and what a notebook prints is below its program.
+    # Formulas are rendered, and the output of a notebook is below its program.
     notebook = (tmp_path / "notebooks" / "twenty_units" / "index.html").read_text("utf-8")
     assert "<math" in notebook and "$$" not in notebook and "of 40 lines, " in notebook
 

@@ -19,12 +19,12 @@ from .many_parts import assert_same, run, table
 
 
 def add_one(value):
-    """For `run_many`, which sends functions by name."""
+    """A function for `run_many`, which sends functions by name."""
     return value + 1
 
 
 def kill_once(value):
-    """Ends its process unless another did before."""
+    """End the process unless another did before."""
     number, flag = value
     if number == 2 and not os.path.exists(flag):
         open(flag, "w").close()
@@ -92,7 +92,7 @@ def cluster(tmp_path, monkeypatch):
     distributed = pytest.importorskip("distributed")
     import dask
 
-    # Where the library, and the functions of these tests, are found.
+    # The paths of the library and of the functions of these tests.
     monkeypatch.setenv("PYTHONPATH", os.getcwd())
     with warnings.catch_warnings(), dask.config.set(temporary_directory=str(tmp_path)):
         warnings.simplefilter("ignore")
@@ -129,7 +129,7 @@ def test_a_dask_cluster_computes_the_same_though_a_worker_is_killed(cluster, tmp
     assert_same(many[:3], wanted)
     assert all(isinstance(found, ndde.Discovery) for found in many)
     assert len(list(directory.glob("*.npz"))) == 8
-    # It is the client's still.
+    # The client still owns it.
     assert cluster.submit(add_one, 1).result() == 2
 
 

@@ -1,4 +1,4 @@
-"""Faults at random: nothing wrong is loaded, nothing finished is lost, and programs end in time.
+"""Random faults: nothing wrong is loaded, nothing finished is lost, and programs end in time.
 
 `python -m tests.faults` prints the same figures.
 """
@@ -22,7 +22,7 @@ pytestmark = [
 
 @pytest.fixture(autouse=True)
 def single_precision():
-    """As users run it; the programs do."""
+    """With the settings of users, as the programs have."""
     jax.config.update("jax_enable_x64", False)
     yield
     jax.config.update("jax_enable_x64", True)
@@ -52,7 +52,7 @@ def test_interrupts_lose_nothing_and_end_in_time(stop, n, tmp_path):
     assert outcomes["finished and kept"] > 0
     assert outcomes["partial files left"] == 0
     codes = {int(name.split()[-1]) for name in outcomes if name.startswith("exit code")}
-    # 0: it was at its end. -2: Python's own, while it imports, and of a script.
+    # 0: it was at its end. -2: Python's own code, while it imports, and of a script.
     assert codes <= {0, 130, -signal.SIGINT}
     assert outcomes["slowest exit after that, milliseconds"] < 2000
 

@@ -1,4 +1,4 @@
-"""What `import ndde_jax` brings along, and that everything public is documented by what runs."""
+"""Imports of `import ndde_jax`, and documentation of everything public by examples that run."""
 
 import ast
 import collections
@@ -21,7 +21,7 @@ import ndde_jax
 
 from . import bad_inputs
 
-# Of the optional extras and of what only some functions need, nothing may slow the import down.
+# Optional extras, and packages that only some functions need, must not slow the import down.
 LAZY = (
     "IPython",
     "chex",
@@ -64,7 +64,7 @@ print(json.dumps(xla_bridge.backends_are_initialized()))
 
 @pytest.fixture(scope="module")
 def fresh():
-    """The state of a process that has imported the library and done nothing else."""
+    """The state of a process that has only imported the library."""
     root = str(Path(ndde_jax.__file__).parents[1])
     path = os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH")]))
     done = subprocess.run(
@@ -97,9 +97,10 @@ def test_import_changes_no_configuration_and_says_nothing(fresh):
 
 
 def exported(module):
-    """Names that a module hands on, `from ._fit import fit as fit`: not what others import of it.
+    """Names that a module re-exports, `from ._fit import fit as fit`: not imports of others from
+    it.
 
-    Read from its source, because an import of `ndde_jax.plot` anywhere adds to what is there.
+    They are read from its source, because an import of `ndde_jax.plot` anywhere adds to the module.
     """
     for node in ast.parse(Path(module.__file__).read_text("utf-8")).body:
         if isinstance(node, ast.ImportFrom) and node.level > 0:
@@ -107,7 +108,7 @@ def exported(module):
 
 
 def public(module, prefix=""):
-    """Names and objects that a user reaches from the package without an underscore."""
+    """Names and objects that a user can reach from the package without an underscore."""
     for name in exported(module):
         value = getattr(module, name)
         yield prefix + name, value
@@ -116,7 +117,7 @@ def public(module, prefix=""):
 
 
 def members(objects):
-    """Also what their classes define themselves: methods and properties."""
+    """Also methods and properties that their classes define."""
     for name, value in objects:
         yield name, value
         if inspect.isclass(value):
@@ -143,7 +144,8 @@ PUBLIC = dict(public(ndde_jax))
 
 @pytest.mark.parametrize("name", PUBLIC)
 def test_everything_public_has_a_docstring(name):
-    # A class's own, neither inherited nor the signature that dataclasses and named tuples write.
+    # Own docstrings of a class, neither inherited nor the signature that dataclasses and named
+    # tuples write.
     text = inspect.cleandoc(docstring(PUBLIC[name]))
     assert text and not text.startswith(f"{name.rpartition('.')[2]}(")
 
@@ -162,10 +164,11 @@ def test_a_page_of_names_at_the_top_and_each_in_one_place():
     assert [names for names in places.values() if len(names) > 1] == []
 
 
-# Without an argument that could be wrong, or for the inside of a program, where nothing is checked.
+# Functions without an argument that could be wrong, or for the inside of a program, where nothing
+# is checked.
 UNSPOILT = {
     "samples.example_names",
-    "check.rule",  # a decorator; tests/test_problems.py has what it refuses
+    "check.rule",  # a decorator; tests/test_problems.py tests its refusals
     "window_loss",
     "gates.logistic_noise",
     *(f"regression.{name}" for name in ("sums_of", "search", "search_known")),
@@ -201,7 +204,7 @@ PROGRAMS = {
     for name, text in DOCSTRINGS.items()
     for i, code in enumerate(re.findall(r"^```python\n(.*?)^```$", text, re.DOTALL | re.MULTILINE))
 }
-# Whole fits; of what else is public, examples take less than two seconds.
+# Whole fits; examples of other public functions take less than two seconds.
 SLOW = (
     "fit._fit.fit_many",
     "check._conditioning.noise_covariance",
@@ -260,7 +263,7 @@ def test_prompts_in_docstrings_print_what_they_say(name, tmp_path, monkeypatch):
     ],
 )
 def test_programs_in_docstrings_run_and_print_what_they_say(name, tmp_path, monkeypatch):
-    """A comment behind a `print` that begins with a number or a shape is compared with it."""
+    """A comment after a `print` that begins with a number or a shape is compared with it."""
     monkeypatch.chdir(tmp_path)
     code, printed = PROGRAMS[name], []
     exec(compile(code, name, "exec"), {"print": lambda *values: printed.append(values)})
@@ -284,7 +287,7 @@ def test_examples_are_found():
     assert "ndde_jax.samples._examples.load_example" in PROMPTS
     assert "ndde_jax.windows._windows.lagged_windows" in PROGRAMS
     assert all(f"ndde_jax.{name}" in PROGRAMS for name in SLOW)
-    # No example escapes, whatever holds it.
+    # No example is missed, wherever it is.
     written = sum(
         Path(module.__file__).read_text("utf-8").count("```python\n") for module in MODULES
     )

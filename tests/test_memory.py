@@ -1,4 +1,4 @@
-"""Compiled programs are forgotten before there are too many, and never while somebody traces."""
+"""Compiled programs are discarded before there are too many, and never during tracing."""
 
 import sys
 import time
@@ -64,7 +64,7 @@ def test_areas_of_others_do_not_make_every_call_compile_again(cached):
     assert cached() == 0
     function = jax.jit(lambda x: x - 1)
     function(1.0)
-    _memory.drop_programs_if_many()  # far more than 100 are left, none of them its own
+    _memory.drop_programs_if_many()  # far more than 100 remain, none of them its own
     assert function._cache_size() == 1
 
 

@@ -77,7 +77,7 @@ def test_designing_an_input():
 @pytest.mark.filterwarnings("ignore")
 def test_a_flood_and_its_rivers():
     text = "".join(run("a_flood_and_its_rivers.ipynb"))
-    # The Elbe from gauge to gauge; what its prose says of the rest.
+    # The Elbe from gauge to gauge, and the other statements of its text.
     assert all(f"{pair} " in text for pair in ("177 -> 176", "176 -> 175", "175 -> 174"))
     hits, links = map(int, re.search(r"(\d+) of (\d+) links are on the map", text).groups())
     assert "Verdict: not supported" in text and links <= 20 and hits >= 7
@@ -91,7 +91,7 @@ def test_a_network_of_neural_masses():
     assert "false:  []" in text and "missed: []" in text
     delays = re.findall(r"-> \w  ([\d.]+) ms .* true ([\d.]+) ms", text)
     assert len(delays) == 6 and all(abs(float(a) - float(b)) < 1 for a, b in delays)
-    # Without prior knowledge inhibitory cells stand in for excitatory ones.
+    # Without prior knowledge inhibitory cells are proxies for excitatory ones.
     assert re.search(r"^i\w -> e\w  12 ms", text, re.MULTILINE)
 
 
@@ -104,7 +104,7 @@ def test_glucose_and_insulin():
              for a, b, _, low, high in rows}  # fmt: skip
     assert found == {
         ("glucose", "insulin", True, False),
-        ("glucose", "glucose", True, False),  # at once; its prose says so
+        ("glucose", "glucose", True, False),  # at once, as its text says
         ("insulin", "glucose", False, True),
         ("insulin", "glucose", True, False),  # at once, or up to the next candidate
         ("insulin", "insulin", False, False),
@@ -154,7 +154,7 @@ def test_reading_a_graph_with_delays():
 @pytest.mark.filterwarnings("ignore")
 def test_the_delay_of_el_nino():
     text = "".join(run("the_delay_of_el_nino.ipynb"))
-    # What its prose quotes.
+    # The figures that its text quotes.
     assert "best: 5 months; not worse: [4 5 6 7]" in text
     kept = [int(lag) for lag in re.findall(r"lag +(\d+) months .* kept", text)]
     held = int(re.search(r"intervals that hold it: (\d+) of 30", text)[1])
@@ -165,7 +165,7 @@ def test_the_delay_of_el_nino():
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 def test_from_a_noisy_delayed_oscillator_to_its_spectrum():
-    # Its prose quotes figures, so it is kept with the outputs they come from.
+    # Its text quotes figures, so it is stored with the outputs they come from.
     text = "".join(run("from_a_noisy_delayed_oscillator_to_its_spectrum.ipynb", with_outputs=True))
     assert "missed: []" in text and "false:  []" in text
 

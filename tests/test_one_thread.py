@@ -1,4 +1,4 @@
-"""Searches use one thread for linear algebra, and leave other choices alone."""
+"""Searches use one thread for linear algebra, and leave other settings unchanged."""
 
 import json
 import os
@@ -9,7 +9,7 @@ import pytest
 
 pytest.importorskip("threadpoolctl")
 
-# threadpoolctl asks the library itself, by other means.
+# threadpoolctl queries the library itself, by other means.
 SCRIPT = """
 import json, threading, numpy, scipy.linalg, threadpoolctl
 from ndde_jax._blas import limit_blas_to_one_thread, one_blas_thread
@@ -53,7 +53,7 @@ def test_openblas_gets_one_thread_unless_the_user_chose(chosen):
     assert inside == other_inside == after == one
 
 
-# What follows a search, asked where it decomposes matrices.
+# The number of threads of a search, queried where it decomposes matrices.
 AFTER = """
 import json, numpy, threadpoolctl
 import ndde_jax as ndde

@@ -1,4 +1,4 @@
-"""Of batches of factorisations, no two wait for threads at the same time, see `after`."""
+"""No two batches of factorisations wait for threads at the same time, see `after`."""
 
 import os
 import subprocess
@@ -28,12 +28,12 @@ FACTORISATIONS = {
     "svd",
     "triangular_solve",
 }
-# Calls that XLA sees as if their contents stood in their place.
+# Calls that XLA treats as if their contents were inlined.
 INLINED = {"jit", "pjit", "closed_call", "custom_jvp_call", "custom_vjp_call", "core_call"}
 
 
 def _inner(equation) -> list:
-    """The programs inside of an equation."""
+    """The programs inside an equation."""
     found = []
     for value in equation.params.values():
         for part in value if isinstance(value, tuple | list) else (value,):
@@ -50,7 +50,7 @@ def _factorises(equation) -> bool:
 
 
 def _outputs(equation, waits: frozenset) -> list[frozenset]:
-    """What those who use its outputs wait for."""
+    """Calls that users of its outputs wait for."""
     if equation.primitive.name == "qr":
         # Two calls: Q is made from R's factorisation by another one.
         first, second = (id(equation), "R"), (id(equation), "Q")
@@ -85,7 +85,7 @@ def side_by_side(jaxpr) -> list[str]:
     """Pairs of factorisations, or of loops with some, neither of which waits for the other."""
     equations = list(_flat(jaxpr, {}))
     names = {call: e.primitive.name + call[1] for e, _, calls in equations for call in calls}
-    # Of R alone, Q is never computed.
+    # If only R is used, Q is never computed.
     used = {call for _, waits, _ in equations for call in waits}
     found, seen = [], []
     for equation, waits, calls in equations:

@@ -1,4 +1,4 @@
-"""What installs with the package: bounds, workflows, and files that are not Python."""
+"""Contents of an installation: bounds, workflows, and files that are not Python."""
 
 import importlib.resources
 import re
@@ -10,7 +10,8 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
-# What users get, and what the tests need; the other extras are for benchmarks, pages and types.
+# The installation of users, and the requirements of tests; the other extras are for benchmarks,
+# pages and types.
 TESTED = [
     *PROJECT["dependencies"],
     *(line for name in ("data", "plot", "test") for line in PROJECT["optional-dependencies"][name]),
@@ -18,7 +19,9 @@ TESTED = [
 
 
 def lower_bounds():
-    """Oldest release by package; what is pinned, or held below a release, has no other to try."""
+    """The oldest release by package; pinned packages, or those below an upper bound, have no other
+    to try.
+    """
     found = (re.match(r"([\w-]+)>=([\d.]+)(,.*)?$", line) for line in TESTED)
     return {m[1].lower(): m[2] for m in found if m and "<" not in (m[3] or "")}
 

@@ -1,4 +1,4 @@
-"""Every finding has its page, and the data of its picture raise it, beside data that do not."""
+"""Every finding has its page, and the data of its picture raise it, in contrast to good data."""
 
 import dataclasses
 import importlib
@@ -22,7 +22,7 @@ PROBLEMS = Path(__file__).parents[1] / "docs" / "problems"
 
 
 def _load():
-    """The script as Python runs it: the folder that it is in is looked in first."""
+    """The script as Python runs it: its own folder is searched first."""
     sys.path.insert(0, str(PROBLEMS))
     try:
         return importlib.import_module("pictures")
@@ -65,7 +65,7 @@ def test_limits_weigh_a_size_from_either_side():
 
 
 def test_a_finding_of_ones_own_joins_the_verdict_and_hits_of_one_kind_are_one():
-    """Three variables have it; the largest speaks for all."""
+    """Three variables have the finding; the largest is reported."""
     sizes = {"a": 0.4, "b": 0.9, "c": 0.8}
 
     def test(evidence):
@@ -116,7 +116,7 @@ def test_a_page_has_its_parts(name):
     assert picture[2] == f"{pictures.slug(name)}.svg"
     assert (
         picture[1].startswith("Left") and "Right:" in picture[1]
-    )  # in words, for those not seeing
+    )  # in words, for those who cannot see
     for part in ("The number.", "What is done about it.", "What to do."):
         assert f"**{part}** " in text
 
@@ -181,7 +181,7 @@ def test_lags_that_cannot_be_told_apart():
 
 
 def test_pictures_are_drawn_from_these_data(tmp_path):
-    """Each side shows something, in colours that colour-blind readers tell apart."""
+    """Each side shows something, in colours that colour-blind readers can distinguish."""
     pytest.importorskip("matplotlib")
     for name, pair in PAIRS.items():
         left, right = pictures.picture(pair).axes

@@ -1,4 +1,4 @@
-"""Programs that Ctrl-C ends at once, and what they say then."""
+"""Programs that Ctrl-C ends at once, and their message."""
 
 import signal
 import subprocess
@@ -15,7 +15,7 @@ REPOSITORY = Path(__file__).parents[1]
 
 @pytest.fixture
 def own_signals():
-    """What a program leaves of the handlers of signals is put back."""
+    """Signal handlers are restored after a program."""
     numbers = (signal.SIGINT, signal.SIGTERM)
     handlers = [signal.getsignal(number) for number in numbers]
     yield

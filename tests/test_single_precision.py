@@ -1,7 +1,7 @@
-"""The lane that users are in: JAX's default, single precision, with nothing promoted in silence.
+"""The settings of users: JAX's default, single precision, with no silent promotion.
 
-All other tests run in double precision. What is deterministic is compared with that here, what is
-trained must be finite, of one type, and as good.
+All other tests run in double precision. Deterministic results are compared with that here; trained
+ones must be finite, of one type, and as good.
 """
 
 import diffrax
@@ -35,7 +35,9 @@ X = driven()
 
 
 def in_precision(double, function):
-    """What a function returns with double precision on or off; programs of the other are left."""
+    """The result of a function with double precision on or off; programs of the other precision are
+    kept.
+    """
     before = jax.config.jax_enable_x64
     jax.config.update("jax_enable_x64", double)
     try:
@@ -147,7 +149,7 @@ def test_a_discovery_holds_nothing_in_double_precision(model):
 
 
 def test_delays_of_a_map_are_decimals_in_single_precision():
-    """0.1 in single precision is 0.10000000149: five samples were 0.5000000075, beside their own
+    """0.1 in single precision is 0.10000000149: five samples were 0.5000000075, outside their own
     interval, and counted as estimated between the samples.
     """
     found = in_precision(
@@ -160,7 +162,7 @@ def test_delays_of_a_map_are_decimals_in_single_precision():
 
 
 def test_sums_of_large_arrays_are_added_right():
-    """jaxlib 0.10.2 reads beyond a tile here and says nothing (jax-ml/jax#39103)."""
+    """jaxlib 0.10.2 reads beyond a tile here without an error (jax-ml/jax#39103)."""
     rng = np.random.default_rng(0)
     a, b = (rng.normal(size=(1200, 42, *shape)).astype(np.float32) for shape in ((8, 6), (28,)))
     w, v = rng.normal(size=(42, 8, 6)), rng.normal(size=(42, 28))
@@ -195,5 +197,5 @@ STATE = X[: len(LAGS)].astype(np.float32)
 
 @pytest.mark.parametrize("name", IN_DOUBLE)
 def test_single_precision_stays_so_where_double_is_on(name, model):
-    """Settings that are Python's numbers take the type of what they are used with."""
+    """Settings that are Python numbers take the type of the values they are used with."""
     assert IN_DOUBLE[name](model).dtype == jnp.float32

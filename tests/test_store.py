@@ -1,4 +1,4 @@
-"""The one file format: bit by bit what was saved, or refused with a sentence; never half a file."""
+"""The one file format: bit by bit what was saved, or refused with an error; never half a file."""
 
 import errno
 import json
@@ -109,12 +109,12 @@ def test_double_precision_is_not_rounded_without_a_word(path):
 
 
 class Mine(ndde.select.AbstractStrategy):
-    """A strategy that the library does not know."""
+    """A strategy unknown to the library."""
 
     most: int = 2
 
     def search(self, windows, price, key):
-        """Return nothing: what is stored and loaded is never asked to search."""
+        """Return nothing: stored and loaded strategies never search."""
 
 
 def test_a_class_derived_from_an_abstract_one_is_kept_and_asked_for_where_it_is_not_there(path):
@@ -129,10 +129,10 @@ def test_a_class_derived_from_an_abstract_one_is_kept_and_asked_for_where_it_is_
 
 
 def test_every_bit_of_a_file_is_guarded(path):
-    """No flip loads, whichever byte it meets: numbers, names, the archive's own, the digest."""
+    """No flip loads, whichever byte it hits: numbers, names, the archive's own, the digest."""
     whole = to_bytes(SCALING)
     rng = np.random.default_rng(0)
-    # All of the comment, and of the rest a sample.
+    # All of the comment, and a sample of the rest.
     places = [*range(len(whole) - 120, len(whole)), *rng.integers(0, len(whole), 300)]
     for place in places:
         damaged = bytearray(whole)
@@ -159,7 +159,7 @@ def test_cut_and_empty_and_foreign_files_are_refused(path):
 
 
 def changed(path, change):
-    """A saved file whose description was edited and the checksum made to fit."""
+    """A saved file with an edited description and a matching checksum."""
     with zipfile.ZipFile(path) as archive:
         members = {name: archive.read(name) for name in archive.namelist()}
         comment = archive.comment

@@ -1,4 +1,4 @@
-"""Every public function under jit, vmap and, where it makes sense, grad: one file proves it all."""
+"""Every public function under jit, vmap and, where it makes sense, grad, in one file."""
 
 from functools import partial
 
@@ -186,8 +186,8 @@ def test_gates_that_are_improved(systems):
 @pytest.mark.slow
 def test_search_among_lags():
     """`midpoint_windows`, `spline_graph` and `search_lags` in one, from samples to a graph."""
-    # With errors: without any, many graphs describe a record to the last digit, and which of them
-    # a local search ends at depends on the order of its moves, which differs under `jit`.
+    # With errors: without any, many graphs describe a record to the last digit, and which of them a
+    # local search finds depends on the order of its moves, which differs under `jit`.
     x, keys = jnp.stack([trajectory(k) for k in jr.split(jr.key(5), 2)]), jr.split(jr.key(6), 2)
     x = x + 0.05 * jr.normal(jr.key(7), x.shape)
     config = ndde.fitting.StrengthConfig(**QUICK)
@@ -199,7 +199,7 @@ def test_search_among_lags():
 
     singles, traced = list(zip(x, keys, strict=True)), eqx.filter_jit(one)
     check_compiled(traced, (x, keys), singles, rtol=1e-3, atol=1e-5)
-    for single in singles:  # outside `jit` networks begin with other weights, and judge alike
+    for single in singles:  # outside `jit` networks start with other weights, and decide alike
         chex.assert_trees_all_close(one(*single)[:3], traced(*single)[:3], rtol=1e-3, atol=1e-5)
 
     def risk(shift):
@@ -230,7 +230,7 @@ def test_models(systems):
 
 
 def test_float32_stays_float32(systems):
-    """By types alone; that values are finite `test_penalties` and `test_single_precision` say."""
+    """Types only; `test_penalties` and `test_single_precision` test that values are finite."""
     w = jax.tree.map(
         lambda a: a.astype(jnp.float32) if jnp.issubdtype(a.dtype, jnp.floating) else a, systems[0]
     )
@@ -278,7 +278,7 @@ def test_solve_sdde():
 
 
 def test_rollout_of_learned_models(systems):
-    # The very program of `test_fit`, one system after the other.
+    # The same program as in `test_fit`, one system after the other.
     keys = jr.split(jr.key(1), 3)
     fits = [ndde.fit(METHOD, w, FIT, key=k) for w, k in zip(systems, keys, strict=True)]
     models = jax.tree.map(lambda *leaves: jnp.stack(leaves), *(fit.model for fit in fits))
@@ -333,7 +333,7 @@ def test_named_systems():
 
 @pytest.mark.parametrize("name", ["noise_share", "high_frequency_roll_off", "end_ringing"])
 def test_noise_statistics(name):
-    """`jit` and `vmap` agree; those that need to see the data answer NaN instead."""
+    """`jit` and `vmap` agree; functions that need to see the data return NaN instead."""
     x = np.cumsum(np.random.default_rng(0).normal(size=(3, 100, 2)), axis=1)
     statistic = getattr(ndde.samples, name)
     traced = jax.jit(jax.vmap(statistic))(x)
@@ -351,7 +351,7 @@ def waves(shift):
 
 @pytest.mark.slow
 def test_forecast_and_attractor_metrics():
-    """`jit` and `vmap` over forecasts; slopes of those that have one against differences."""
+    """`jit` and `vmap` over forecasts; slopes of differentiable ones against differences."""
     truth = waves(0.0)
     smooth = {
         "nrmse": lambda p: ndde.metrics.nrmse(p, truth, dt=0.1),
@@ -370,7 +370,7 @@ def test_forecast_and_attractor_metrics():
 
     @jax.jit
     def each(s):
-        """Of every metric its value and its slope."""
+        """The value and slope of every metric."""
         return {n: jax.value_and_grad(lambda s, m=m: m(waves(s)))(s) for n, m in smooth.items()}
 
     here, above, below = (each(0.3 + shift) for shift in (0.0, 1e-6, -1e-6))

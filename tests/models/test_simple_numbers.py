@@ -70,7 +70,7 @@ def test_coefficients_are_those_of_a_loop(seed):
     rng = np.random.default_rng(seed)
     z = rng.normal(size=(400, 2)) @ np.array([[1.0, 0.9], [0.0, 0.4]])
     terms = [(1, 0), (0, 1), (2, 0), (1, 1), (0, 3)]
-    # Sizes that are equal or nearly so, a whole number, a nearly whole one, and one that is neither.
+    # Sizes that are equal or nearly so, a whole number, a nearly whole one, and one that is none.
     true = np.array([-6.3, 6.3 + 0.1 * (seed % 2), -1.0, 1.04, 0.4 + rng.uniform(0, 0.2)])
     unit = np.exp(rng.normal(size=len(EXPONENTS)))
     at = [EXPONENTS.index(e) for e in terms]

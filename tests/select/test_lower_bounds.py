@@ -1,4 +1,4 @@
-"""Lower bounds of what an edge is worth."""
+"""Lower bounds on the worth of an edge."""
 
 import dataclasses
 
@@ -22,7 +22,7 @@ def students(worth, blocks, left):
 
 
 def draw(rng, shape=()):
-    """Errors with an edge and without, in blocks whose sizes differ by much."""
+    """Errors with an edge and without, in blocks of very different sizes."""
     size = rng.lognormal(sigma=2, size=(*shape, BLOCKS))
     left = size * rng.uniform(0.1, 0.3, (*shape, BLOCKS))
     return size, left
@@ -57,12 +57,12 @@ def test_the_bound_of_shares_against_their_definition():
     expected = least * np.median([a + b for a, b in zip(left, left + blocks[0], strict=True)])
     worth = blocks.mean(axis=1)
     np.testing.assert_allclose(lower_bound(worth, blocks, left), [expected], rtol=1e-12)
-    # What is charged for weights may leave less: no bound lies above what it bounds.
+    # The price of weights may leave less: no bound exceeds the value that it bounds.
     assert lower_bound(expected / 2 * np.ones(1), blocks, left)[0] == expected / 2
 
 
 def test_where_nothing_bursts_the_mean_alone_decides():
-    """A second chance to be above zero would let one in ten through instead of one in twenty."""
+    """A second chance to exceed zero would accept one in ten instead of one in twenty."""
     rng = np.random.default_rng(7)
     left = rng.uniform(0.8, 1.2, BLOCKS)
     blocks = 0.1 * rng.normal(size=(4000, BLOCKS))
@@ -82,7 +82,7 @@ def test_what_explains_a_burst_alone_is_not(bursts):
 
 
 def test_what_explains_nothing_is_seldom_worth_something():
-    """In blocks of unlike sizes, signs left to chance: one in twenty by each of two bounds."""
+    """In blocks of different sizes with random signs: one in twenty for each of two bounds."""
     rng = np.random.default_rng(3)
     size, left = draw(rng, (4000,))
     blocks = size * rng.uniform(-0.05, 0.05, size.shape)
@@ -91,7 +91,7 @@ def test_what_explains_nothing_is_seldom_worth_something():
 
 
 def test_an_edge_that_acts_in_bursts_is_kept(monkeypatch):
-    """A variable that follows another through storms and calms, a thousand times as large in one as
+    """A variable that follows another through storms and calms, a thousand times larger in one than
     in the other: nearly all of the variance lies in two stretches, and the edge holds in all.
     """
     rng = np.random.default_rng(4)
@@ -114,7 +114,7 @@ def test_an_edge_that_acts_in_bursts_is_kept(monkeypatch):
 
 @pytest.mark.parametrize("effect", [1.0, 0.0])
 def test_a_source_whose_lags_stand_in_for_one_another_keeps_the_best(effect):
-    """Of a slow source either of two lags may go, and both of one that does nothing."""
+    """For a slow source either of two lags may go, and for a source without effect both."""
     rng = np.random.default_rng(0)
     source, target = np.cumsum(np.cumsum(rng.normal(size=1500))), np.zeros(1500)
     source /= source.std()
@@ -145,7 +145,7 @@ def test_blocks_of_a_network_add_up_to_its_risk():
 
 
 def test_what_loses_all_its_edges_at_the_end_is_not_explained():
-    """What bursts from stretch to stretch was counted as explained."""
+    """A residual that bursts from stretch to stretch was counted as explained."""
     rng, z = np.random.default_rng(1), np.zeros((80, 3))
     for i in range(1, len(z)):
         z[i] = 0.6 * z[i - 1] + rng.normal(size=3)

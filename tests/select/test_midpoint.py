@@ -1,4 +1,4 @@
-"""Windows whose states are taken halfway through the step."""
+"""Windows with states halfway through the step."""
 
 import equinox as eqx
 import jax
@@ -95,7 +95,7 @@ def test_rates_of_a_delayed_model_meet_at_the_middle():
     def error(dt):
         lag = round(1.2 / dt)
         r = complex(0.3, 1.1)
-        for _ in range(50):  # Newton, for r + exp(−rτ) = 0
+        for _ in range(50):  # Newton's method, for r + exp(−rτ) = 0
             r -= (r + np.exp(-1.2 * r)) / (1 - 1.2 * np.exp(-1.2 * r))
         z = np.exp(r * dt * np.arange(round(12 / dt)))
         x = np.stack([z.real, z.imag], 1)
@@ -109,7 +109,7 @@ def test_rates_of_a_delayed_model_meet_at_the_middle():
 
 
 def test_the_past_at_midpoints_ends_with_the_data():
-    """With a model as without one, the last row knows where its past went."""
+    """With and without a model, the past is known at the last row."""
     x = delayed_pair(200)
 
     class Damped(eqx.Module):
@@ -169,7 +169,7 @@ def test_sizes_beyond_the_floating_type_are_refused():
 
 @pytest.mark.slow
 def test_products_tell_a_flow_where_sums_do_not():
-    """Lorenz' ring in strong chaos, a few samples a swing: its drift has no sums."""
+    """Lorenz' ring in strong chaos, a few samples per oscillation: its drift has no sums."""
     x, lags = lorenz_ring(5, 250, force=40.0)[0], (0, 1)
     every = np.ones((5, 5, 2), bool)
     sums = compare_readings([(x - x.mean(axis=0)) / x.std(axis=0)], lags, every, ~every)
@@ -197,7 +197,7 @@ def spiky(n=2500, substeps=20, dt=0.025):
 
 @pytest.mark.slow
 def test_a_fast_signal_that_looks_filtered_is_read_halfway_through_each_step():
-    """Its increments lose power towards the sampling frequency, as filtered noise does, and central
+    """Its increments lose power towards the sampling frequency, like filtered noise, and central
     differences would blur it.
     """
     samples = spiky()
@@ -206,7 +206,7 @@ def test_a_fast_signal_that_looks_filtered_is_read_halfway_through_each_step():
     assert found.windows.scheme == "midpoint" and found.reading == "flow"
     assert "takes 'midpoint', as was done" in found.windows.explain()
     truth = np.array([[1, 1, 1], [1, 1, 1], [0, 1, 1]], bool)  # [source target]
-    # What differences of so short-lived a signal err by is about 1e-4 of a rate's variance.
+    # The error of differences of so short-lived a signal is about 1e-4 of a rate's variance.
     strong = found.graph[..., 0] & (found.strengths.value[..., 0] > 2e-4)
     np.testing.assert_array_equal(strong, truth)
     words = ndde.equations(found.model.model, ["x", "y", "z"], digits=2)
@@ -225,8 +225,8 @@ def test_what_rings_at_its_ends_keeps_central_differences():
 
 @pytest.mark.slow
 def test_a_flow_whose_lags_undo_one_another_is_a_map():
-    """By chance a mean over a step says more of some targets than the sample does: a flow is
-    likelier then as the two are compared, and has 4 false lags in the search.
+    """By chance a mean over a step explains more of some targets than the sample does. In the
+    comparison a flow is likelier then, and has 4 false lags in the search.
     """
     case, every = kinds.case("linear map", 21400, 1), np.ones((4, 4, 8), bool)
     z = (case.x - case.x.mean(axis=0)) / case.x.std(axis=0)
@@ -239,7 +239,7 @@ def test_a_flow_whose_lags_undo_one_another_is_a_map():
 
 
 def test_delays_between_the_candidates_make_no_map_of_a_flow():
-    """Lags undo one another there, too, as they interpolate: most such records were maps."""
+    """Lags cancel there, too, since they interpolate: most such records were maps."""
     samples = ndde.read_samples(sized.record("linear flow", 4000, 900, 5).x[:3000], dt=1.0)
     found, _, _ = choose_windows(samples, lags=sized.LAGS, scheme="auto", prior=None)
     assert found.windows.scheme == "midpoint" and found.readings.name == "flow"
@@ -247,7 +247,7 @@ def test_delays_between_the_candidates_make_no_map_of_a_flow():
 
 @pytest.mark.parametrize("inside", [1, 20])
 def test_products_are_read_by_the_search(inside):
-    """The comparison has sums alone: it was undecided about such flows, and read maps as flows."""
+    """The comparison has sums only: it was undecided about such flows, and read maps as flows."""
     rng, step = np.random.default_rng(6), 0.2 / inside
     x = np.zeros((inside * 600, 3))
     noise = rng.normal(size=x.shape) * np.sqrt(step) * [1.0, 1.0, 0.5]
@@ -292,7 +292,7 @@ def test_what_is_held_does_not_tell_whether_others_flow():
 
 
 def test_rates_that_no_step_back_can_correct_stay_as_they_are():
-    """Rain is forgotten within a step: followed back from the end of one, it is multiplied."""
+    """Rain is forgotten within a step: traced back from its end, it is amplified."""
     rng, n = np.random.default_rng(0), 1500
     rain = np.where(rng.random(n) < 0.35, rng.gamma(0.7, 9.0, n), 0.0)
     store = np.zeros(n)
@@ -303,7 +303,7 @@ def test_rates_that_no_step_back_can_correct_stay_as_they_are():
     model = fit_splines(halfway(steps), np.ones((2, 2, 2), bool))
     met, plain = steps.met_by(model), steps.plain
     rates = np.asarray(met.increment)[np.asarray(met.valid)]
-    # What the present rain tells of the store before a correction, and after it.
+    # The part of the store explained by the present rain, before and after a correction.
     states = np.asarray(met.history)[np.asarray(met.valid)].reshape(len(rates), -1)
     left = rates[:, 1] - states @ np.linalg.lstsq(states, rates[:, 1], rcond=None)[0]
     assert rates[:, 1].var() < 1.3 and left.var() < 0.2
@@ -312,7 +312,7 @@ def test_rates_that_no_step_back_can_correct_stay_as_they_are():
 
 
 def pulled_back(seed):
-    """FitzHugh and Nagumo's equations with noise, of which lag 1 describes a rate as well as lag
+    """FitzHugh and Nagumo's equations with noise, for which lag 1 describes a rate as well as lag
     0.
     """
     rng, state, path = np.random.default_rng(seed), np.array([-1.0, 0.0]), []

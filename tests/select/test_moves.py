@@ -26,7 +26,7 @@ def test_search_agrees_with_enumeration(pair):
     np.testing.assert_allclose(search.risk, jnp.min(exact.risk, axis=1), rtol=0.05)
 
 
-# Nothing is decided by a prior.
+# No prior decides anything.
 EVERYTHING = jnp.ones(8, bool)
 
 
@@ -85,7 +85,7 @@ def test_one_system_at_a_time(pair):
 def test_stretches_hold_as_many_valid_windows_each():
     rng = np.random.default_rng(0)
     weight = (rng.random(400) < 0.8).astype(float)
-    weight[:7] = 0  # ends that ring are left out first
+    weight[:7] = 0  # ends that ring are excluded first
     rank = stretches(weight)
     assert rank.min() == 0 and (np.diff(rank) >= 0).all()
     counts = np.bincount(rank, weight, BLOCKS)

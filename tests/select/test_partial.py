@@ -1,4 +1,4 @@
-"""Windows that miss values of some variables: what they hold, and the targets they serve."""
+"""Windows that miss values of some variables: their contents, and the targets they serve."""
 
 import jax
 import numpy as np
@@ -15,7 +15,7 @@ FAST = ndde.Recipe.fast()
 
 
 def chain(n=800, seed=0):
-    """x0 -> x1 -> x2 at level lags 1 and 3, and x3 by itself; noises of one size."""
+    """x0 -> x1 -> x2 at level lags 1 and 3, and x3 alone; noises of one size."""
     rng = np.random.default_rng(seed)
     x = np.zeros((n + 50, 4))
     for k in range(3, len(x)):
@@ -26,7 +26,7 @@ def chain(n=800, seed=0):
 
 
 def with_outages(x, share=0.13, length=12, seed=1):
-    """Each variable is away for so many samples at a time."""
+    """Each variable is missing for a given number of samples at a time."""
     rng, x = np.random.default_rng(seed), x.copy()
     for j in range(x.shape[1]):
         for start in np.flatnonzero(rng.random(len(x)) < share / length):
@@ -92,7 +92,7 @@ def test_a_station_that_is_down_half_of_the_time_costs_only_what_needs_it():
     np.testing.assert_array_equal(counts[:3], n)
     assert counts[3] < 0.55 * n
     np.testing.assert_array_equal(found.graph[:, :3], whole.graph[:, :3])
-    # The regressions of the others are those of the complete record, and what is told of them.
+    # The regressions of the others are those of the complete record, and so are their results.
     np.testing.assert_allclose(found.held_out[:3], whole.held_out[:3], atol=1e-3)
     kept = whole.graph & (np.arange(4) < 3)[None, :, None]
     np.testing.assert_allclose(found.scores[kept], whole.scores[kept], atol=1e-3)
@@ -115,7 +115,7 @@ def test_outages_of_each_variable_leave_the_links_of_the_complete_record():
 def test_a_series_of_its_own_drives_nothing_though_its_values_are_estimated():
     links = 0
     for seed in range(3):
-        x = np.random.default_rng(seed).normal(size=(400, 5)).cumsum(axis=1)  # alike at once
+        x = np.random.default_rng(seed).normal(size=(400, 5)).cumsum(axis=1)  # related at once
         windows = partial_of(with_outages(x, share=0.25, seed=seed), "euler")
         graph = ndde.recover(windows, ndde.select.Splines(), key=jax.random.key(0)).graph
         links += np.asarray(graph)[~np.eye(5, dtype=bool)].sum()

@@ -16,7 +16,7 @@ from tests.helpers import TRUTH, windows
 REFIT = ndde.fitting.StrengthConfig(restarts=1, steps=15, fold_steps=6, folds=2, blocks=4, width=6)
 FIT = ndde.FitConfig(max_steps=300, newton_steps=15, width=6, refine="none", learning_rate=5e-3)
 GRID = jnp.array([0.02, 0.1, 0.5])
-# Strategies that price columns, and refuse another price.
+# Strategies that price columns, and refuse other prices.
 OF_COLUMNS = ("Splines",)
 STRATEGIES = {
     "Default": select.Default(select.Splines(shortlist=3), networks=None),
@@ -26,12 +26,12 @@ STRATEGIES = {
     "Gates, from everything": select.Gates(starts=np.ones((3, 3, 1), bool), refit=REFIT),
     "Splines": select.Splines(shortlist=3),
     "Moves": select.Moves(shortlist=3, refit=REFIT),
-    # Every subset is fitted from random starts alone, of which one in ten ends in a poor minimum.
+    # Every subset is fitted from random starts only, one in ten of which ends in a poor minimum.
     "Exhaustive": select.Exhaustive(ndde.fitting.StrengthConfig(restarts=3, steps=20, width=6)),
     "CoefficientPath": select.CoefficientPath(GRID, ndde.L0NDDE(), FIT, REFIT),
 }
-# Splines know the extended Bayesian information criterion alone. With one kind of price everywhere,
-# the tests of a strategy share its programs.
+# Splines accept the extended Bayesian information criterion only. With one kind of price
+# everywhere, the tests of a strategy share its programs.
 PRICES = {
     name: None if name in ("Default", *OF_COLUMNS) else select.PerInput(0.1) for name in STRATEGIES
 }
@@ -42,7 +42,7 @@ def run(strategy, w, key, price):
     return ndde.recover(w, strategy, price, key=key)
 
 
-# As "Gates" but for the penalty, which has tests of its own; with less to do; a path of them; or
+# Like "Gates" except for the penalty, which has its own tests; with less work; a path of them; or
 # with the tests of `test_exhaustive` and `test_moves`.
 SLOW = {
     "Gates, as they are",
@@ -98,7 +98,7 @@ def test_no_edge_is_worth_any_price(found):
         with pytest.raises(ValueError, match=r"price must be EBIC\(\) for splines"):
             ndde.recover(windows(), strategy, price, key=jr.key(0))
         return
-    if name == "CoefficientPath":  # takes the nearest of its grid
+    if name == "CoefficientPath":  # uses the nearest of its grid
         strategy = eqx.tree_at(lambda s: s.coefficients, strategy, GRID.at[-1].set(1e4))
         price = select.PerInput(1e4)
     none = ndde.recover(windows(), strategy, price, key=jr.key(0))
@@ -119,7 +119,7 @@ def weak(seed, gain):
 @pytest.mark.slow
 @pytest.mark.parametrize("price", [None, select.PerInput(1.0)], ids=["EBIC", "PerInput"])
 def test_weak_edges_are_dropped_in_a_batch_as_they_are_alone(price):
-    """Where splines keep edges that are not worth more than their spread over the record."""
+    """Where splines keep edges that are worth no more than their spread over the record."""
     strategy = select.Default(networks=None)
     systems = [weak(seed, gain) for seed in range(8) for gain in (0.5, 1.0)]
     together = jax.jit(jax.vmap(lambda w: ndde.recover(w, strategy, price, key=jr.key(0))))

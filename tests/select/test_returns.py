@@ -1,5 +1,5 @@
-"""Records of news: inputs that only correct others for what moves all variables at once, and times
-in which noise is larger.
+"""Records of innovations: inputs that only correct others for a common factor, and times of larger
+noise.
 """
 
 import jax
@@ -13,8 +13,8 @@ from ndde_jax.select._screened import Screened
 
 
 def market(seed, variables=10, n=700, links=5, by_news=True):
-    """Return white noise of one common factor, in which what is new in one variable alone (or its
-    value) moves another one sample later, and the pairs.
+    """Return white noise with one common factor, in which the innovation of one variable alone (or
+    its value) moves another one sample later, and the pairs.
     """
     rng = np.random.default_rng(seed)
     news = rng.normal(size=(n, variables))
@@ -37,8 +37,8 @@ def test_the_past_of_a_market_is_no_source():
     found, pairs = found_in(x)
     np.testing.assert_array_equal(pairs, truth)
     assert any("common to all variables" in said for said in found.choices)
-    # By the same price without factors, what corrects a source for the market pays for itself: in
-    # an ordinary regression, too.
+    # At the same price without factors, inputs that correct a source for the market pay for
+    # themselves, in an ordinary regression as well.
     j = int(np.flatnonzero(truth.any(axis=0))[0])
     i = int(np.flatnonzero(truth[:, j])[0])
     past = x[:-1] - x[:-1].mean(axis=0)
@@ -68,7 +68,9 @@ def test_common_factors_take_nothing_from_levels_that_last():
 
 
 def volatile(seed, variables=8, n=1200):
-    """Return independent noise whose size wanders, the same for all variables, and its variance."""
+    """Return independent noise with wandering variance, the same for all variables, and its
+    variance.
+    """
     rng = np.random.default_rng(seed)
     size = np.zeros(n)
     for t in range(1, n):
@@ -103,7 +105,8 @@ def test_windows_count_by_how_calm_their_time_is():
     place = np.asarray(windows.position).astype(int) + 1
     assert np.corrcoef(np.log(calm), -np.log(variance[place]))[0, 1] > 0.85
     assert calm.sum() == pytest.approx(len(calm))
-    # What lasts is weighed alike, however its size changes, and so is what inputs explain.
+    # Lasting values get equal weights, however their variance changes, and so does the part that
+    # inputs explain.
     lasting = ndde.lagged_windows(np.cumsum(x, axis=0), dt=1.0, lags=(0, 1), scheme="euler")
     assert variance_weighted(Screened(lasting, readings=readings)).calm is None
     driven = np.stack([np.roll(x[:, 0], k) for k in range(8)], axis=1)

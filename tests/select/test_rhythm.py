@@ -1,4 +1,4 @@
-"""Seasons are removed and a system's own oscillations are not."""
+"""Seasons are removed, a system's own oscillations are not."""
 
 import jax
 import numpy as np
@@ -15,7 +15,7 @@ OSCILLATOR_LAGS = (0, 2, 4, 6, 8)
 
 
 def oscillator(n=1500, fine=5):
-    """A delayed negative feedback whose noise hardly shifts its phase, and what it drives."""
+    """A delayed negative feedback whose noise barely shifts its phase, and its target."""
     rng, h, late = np.random.default_rng(0), DT / fine, DELAY * fine
     x = np.full((late + n * fine + 1, 3), 0.3)
     for k in range(late, len(x) - 1):
@@ -29,7 +29,7 @@ def oscillator(n=1500, fine=5):
 @pytest.fixture(scope="module")
 def own():
     samples = ndde.prepare_samples(ndde.read_samples(oscillator(), dt=DT), STEPS)
-    # Otherwise nothing is tested here.
+    # Nothing is tested here otherwise.
     assert [t.name for t in samples.treatments] == ["season"]
     return samples, with_own_rhythm(samples, STEPS, lags=OSCILLATOR_LAGS, prior=None)
 
@@ -38,7 +38,7 @@ def own():
 def test_an_oscillation_of_the_systems_own_stays_and_the_report_says_so(own):
     before, (after, chosen) = own
     (note,) = after.treatments
-    # The windows are those of the samples that came back, and need not be chosen again.
+    # The windows are those of the restored samples, and need not be chosen again.
     again = choose_windows(after, lags=OSCILLATOR_LAGS, scheme="auto", prior=None)
     np.testing.assert_array_equal(
         chosen.screened.windows.increment, again.screened.windows.increment
@@ -62,8 +62,8 @@ def test_a_season_that_was_taken_out_before_stays_out(own):
 
 @pytest.mark.slow
 def test_what_is_left_of_a_rate_is_its_noise(own):
-    # Of a variable that forgets at rate 1 over a step: Σ² (1 − exp(−2Δ)) / (2 Δ²); and the cost of
-    # a few edges.
+    # For a variable with decay rate 1 over a step: Σ² (1 − exp(−2Δ)) / (2 Δ²); and the cost of a
+    # few edges.
     _, (after, chosen) = own
     left = log_residual_variance(chosen, 0, after.names, None)
     noise = np.mean(np.log(NOISE**2 * (1 - np.exp(-2 * DT)) / (2 * DT**2)))

@@ -1,4 +1,4 @@
-"""The closed forms in NumPy beside what JAX traces, and delays beside those simulated."""
+"""The closed forms in NumPy against the traced ones in JAX, and delays against those simulated."""
 
 import equinox as eqx
 import jax
@@ -64,7 +64,7 @@ def test_known_windows_are_searched_as_traced_ones(windows, found, traced_search
 
 
 def test_few_allowed_inputs_are_all_that_is_searched(windows, traced_search):
-    """As in the traced search; and a target without any has none."""
+    """The same as in the traced search; and a target without any has none."""
     allowed = np.zeros((3, 3, len(LAGS)), bool)
     allowed[[0, 1, 2], 0, [0, 2, 0]] = allowed[1, 1, 0] = True
     prior = ndde.windows.PriorKnowledge(jnp.asarray(allowed), jnp.zeros_like(allowed))
@@ -92,7 +92,7 @@ def test_the_drift_of_splines_is_what_the_search_fitted(windows, found):
 
 
 def test_where_knots_coincide_rounding_is_no_term():
-    """Levels of a gauge at rest take three values, and some hundred others in a flood."""
+    """Levels of a gauge take three values at rest, and some hundred others in a flood."""
     rng = np.random.default_rng(0)
     rest, flood = rng.choice([-0.403, -0.327, -0.176], 900), rng.uniform(-0.1, 8.5, 100)
     z = np.concatenate([rest, flood])
@@ -122,7 +122,7 @@ def test_what_has_no_inputs_gets_its_mean_rate(windows):
 
 @pytest.mark.parametrize("share, asked", [(0.2, True), (0.6, False)])
 def test_networks_are_asked_for_by_the_number_of_targets(windows, monkeypatch, share, asked):
-    """Of three, each has a third of the chance."""
+    """With three inputs each has a third of the chance."""
     seen = []
 
     def judge(*arguments, asked, **options):
@@ -147,7 +147,7 @@ def test_strengths_are_rises_of_the_risk(windows, found, config):
     value, lower = np.asarray(strengths.value), np.asarray(strengths.lower)
     assert value[kept].min() > 0 >= value[~kept].max()
     assert (lower[kept] <= value[kept]).all() and np.isnan(strengths.held_out).all()
-    # Without z, which acts through the product alone, the rate of x loses what both explain.
+    # Without z, which acts only through the product, the rate of x loses what both explain.
     without = np.array(kept)
     without[2, 0] = False
     model = ndde.select.fit_splines(windows, without)
@@ -168,7 +168,8 @@ def test_delays_between_candidates_lie_in_their_intervals(x, windows):
     np.testing.assert_array_equal(delays[1, 0, 1], delays[1, 0, 2])  # one delay for neighbours
     low, high = intervals[1, 0, 1]
     assert low <= DELAY + 0.005 and DELAY - 0.005 <= high and high - low < 0.3
-    # Where splines explain a rate far worse than its model, nothing is claimed between candidates.
+    # Where splines explain a rate much worse than its model does, no delay between candidates is
+    # claimed.
     found = profile_delays(samples, windows, graph, np.full(3, 1e-6))
     delays, intervals = (DT * part for part in found)
     np.testing.assert_allclose(delays[1, 0, 1:3], [0.5, 1.0])

@@ -25,7 +25,7 @@ def test_spline_graph_finds_the_lag_among_its_neighbours(pair):
 
 
 def test_risk_and_rate_are_those_of_the_best_of_all_models(pair):
-    """Straight, or bent with every choice of products, by NumPy's least squares."""
+    """Linear, or curved with every choice of products, by NumPy's least squares."""
     found = ndde.select.spline_graph(pair)
     z = np.asarray(pair.history).reshape(len(pair.history), -1)
     y, best_kinds = np.asarray(pair.increment), []
@@ -52,11 +52,11 @@ def test_risk_and_rate_are_those_of_the_best_of_all_models(pair):
         best_kinds.append(bent)
         np.testing.assert_allclose(found.risk[target], risk, rtol=1e-6)
         np.testing.assert_allclose(found.rate[:, target], fit, atol=1e-4)
-    assert sorted(best_kinds) == [False, True]  # one law is straight, the other not
+    assert sorted(best_kinds) == [False, True]  # one law is linear, the other not
 
 
 def test_value_of_an_edge_is_what_its_risk_changes_by(pair):
-    """The risk without a kept edge, as least squares without the columns that read it have it."""
+    """The risk without a kept edge, by least squares without the columns that read it."""
     found = ndde.select.spline_graph(pair)
     z = np.asarray(pair.history).reshape(len(pair.history), -1)
     design = design_of(z, np.ones(len(z)))
@@ -71,7 +71,7 @@ def test_value_of_an_edge_is_what_its_risk_changes_by(pair):
             np.testing.assert_allclose(
                 found.value[source, target, lag], left @ left - fit.risk, rtol=1e-5
             )
-    # What chance explains is in the others, one column's share or that of a spline.
+    # The others hold the part explained by chance, the share of one column or spline.
     value = np.asarray(found.value)
     assert value[TRUTH].min() > 10 * value[~TRUTH].max() > 0
 
@@ -80,7 +80,7 @@ def test_source_value_is_that_of_all_its_lags(pair):
     found = ndde.select.spline_graph(pair)
     prior = ndde.prior_knowledge(2, lags=pair.lags, forbidden=[(0, 0), (1, 0), (1, 1)])
     without = ndde.select.spline_graph(eqx.tree_at(lambda w: w.prior, pair, prior))
-    # Nothing is left for x0; x1 keeps x0 where it had it.
+    # x0 has no input left; x1 keeps x0 where it had it.
     np.testing.assert_allclose(found.source_value[0, 0], without.risk[0] - found.risk[0], rtol=1e-6)
     assert found.source_value[0, 0] > 1.05 * np.max(found.value[0, 0])
     kept = TRUTH.sum(axis=2) == 1
@@ -91,7 +91,7 @@ def test_source_value_is_that_of_all_its_lags(pair):
 
 
 def test_restricted_cubic_splines_span_what_they_should():
-    """Linear functions exactly, nothing but linear ones beyond the outer knots."""
+    """Linear functions exactly, and only linear ones beyond the outer knots."""
     z = jnp.sort(jr.normal(jr.key(0), (500,)))
     basis = design_of(np.asarray(z)[:, None], np.ones(500)).features[:, 0]
     np.testing.assert_allclose(basis.T @ basis, np.eye(WIDTH), atol=1e-9)
@@ -113,7 +113,7 @@ def test_products_are_found():
 
 
 def test_inputs_that_act_only_through_one_another_are_found_among_many():
-    """No spline of either has anything to do with the product of two independent inputs."""
+    """No spline of either input is related to the product of two independent inputs."""
     rng = np.random.default_rng(0)
     w = ndde.lagged_windows(rng.normal(size=(600, 2)), dt=1.0, lags=range(30))
     z = w.history
@@ -130,13 +130,15 @@ def test_inputs_that_act_only_through_one_another_are_found_among_many():
 
 @pytest.mark.slow
 def test_products_of_present_states_are_found_among_many_lags():
-    """Sums over all lags follow the smooth path of a ring closely, but its drift is of products."""
+    """Sums over all lags follow the smooth path of a ring closely, but its drift consists of
+    products.
+    """
     x, truth = lorenz_ring(5, 400)
     windows = ndde.lagged_windows(x, dt=0.05, lags=range(5), scheme="central4")
     found = ndde.select.spline_graph(windows)
     np.testing.assert_array_equal(found.graph[:, :, 0], truth)
     assert not np.asarray(found.graph)[:, :, 1:].any()
-    # As the present alone is searched, at the price of five times as many candidates.
+    # Like a search of the present alone, at the price of five times as many candidates.
     alone = ndde.select.spline_graph(
         ndde.lagged_windows(x[4:], dt=0.05, lags=(0,), scheme="central4")
     )
@@ -146,7 +148,7 @@ def test_products_of_present_states_are_found_among_many_lags():
 
 @pytest.mark.slow
 def test_a_full_shortlist_makes_room():
-    """Products of neighbours on a ring: the first models fill their shortlists with stand-ins."""
+    """Products of neighbours on a ring: the first models fill their shortlists with proxies."""
     system = ndde.systems.get("lorenz96_delayed")
     path = ndde.solve_sdde(
         system.drift, lags=system.lags, dt=1 / 300, n_steps=20000, history=system.history,
@@ -181,7 +183,9 @@ def test_a_constant_variable_gives_nan(pair):
 @pytest.mark.slow
 @pytest.mark.parametrize("what", ["risk", "scores"])
 def test_worth_has_the_derivatives_of_differences(pair, what):
-    """By rates and by states, on the graph that is found; single terms enter or leave at jumps."""
+    """With respect to rates and states, on the graph that is found; single terms enter or leave at
+    jumps.
+    """
 
     @jax.jit
     def total(c):

@@ -1,4 +1,4 @@
-"""Delays of smooth paths without noise, where a few states just before the present tell every
+"""Delays of smooth paths without noise, where a few states just before the present determine every
 rate.
 """
 
@@ -61,7 +61,7 @@ def rucklidge(t, s):
     return [-2 * x + 6.7 * y - y * z, x, -z + y**2]
 
 
-# Who reads whom in these equations, `[source target]`.
+# The drivers in these equations, `[source target]`.
 FLOWS = {
     "Arneodo": (arneodo, [0.2, 0.2, -0.75], [[0, 0, 1], [1, 0, 1], [0, 1, 1]]),
     "Rucklidge": (rucklidge, [1, 0, 4.5], [[1, 1, 0], [1, 0, 1], [1, 0, 1]]),
@@ -86,7 +86,7 @@ def test_past_states_do_not_make_up_for_a_law_of_the_present(name):
 
 @pytest.mark.slow
 def test_past_states_do_not_make_up_for_a_law_of_the_present_in_a_batch():
-    """Of both flows at once, whose graphs are those of each alone."""
+    """Both flows at once, with the same graphs as each alone."""
     lags = tuple(range(12))
     windows = [
         ndde.lagged_windows(flow(name), dt=0.1, lags=lags, scheme="central4") for name in FLOWS
@@ -106,14 +106,14 @@ def test_discover_says_that_past_states_were_left_out():
 
 @pytest.mark.slow
 def test_past_states_are_no_rivals_of_a_law_of_the_present():
-    """Which could replace some of its inputs, and made the graph one with reservations."""
+    """They could replace some of its inputs, which gave the graph reservations."""
     found = ndde.discover(flow("Arneodo"), dt=0.1, lags=tuple(range(12)), key=jr.key(0))
     assert found.verdict == "supported"
 
 
 @pytest.mark.slow
 def test_a_weak_delay_of_a_law_that_is_known_to_the_last_digit_is_kept():
-    """It explains a thousandth of the rate that the present leaves."""
+    """It explains a thousandth of the rate's residual given the present."""
 
     def drift(s, late):
         x, y, z, w = s
@@ -130,8 +130,8 @@ def test_a_weak_delay_of_a_law_that_is_known_to_the_last_digit_is_kept():
 
 @pytest.mark.slow
 def test_flows_of_dysts_without_noise_have_their_own_graphs():
-    """Of every other flow of three variables, with lags that `discover` chooses: the half that no
-    constant was chosen by.
+    """Every other flow of three variables, with lags that `discover` chooses: the half on which no
+    constant was chosen.
     """
     import dysts.flows
 

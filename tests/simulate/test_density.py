@@ -74,7 +74,7 @@ def test_derivatives_and_bounds(path):
         up, down = (score(*[v + (j == i) * h for j, v in enumerate(at)]) for h in (1e-6, -1e-6))
         np.testing.assert_allclose(slope, (up - down) / 2e-6, rtol=1e-6)
     assert jnp.isnan(score(0.8, 2.0, 0.2))
-    # The truth is about as likely as the likeliest; delays far from it are not.
+    # The truth is about as likely as the maximum; delays far from it are not.
     values = np.array([score(0.9, tau, 0.2) for tau in np.linspace(0.6, 1.4, 9)])
     assert values[4] > values.max() - 3 > max(values[0], values[-1])
 
@@ -98,7 +98,7 @@ def test_of_models_and_systems(path):
 
 
 def test_what_is_called_by_itself_is_one_program(path):
-    """And the same one for other numbers; of a shape that no other test has compiled."""
+    """The same program for other numbers; of a shape that no other test has compiled."""
     programs = []
 
     def heard(event, *args, **of):

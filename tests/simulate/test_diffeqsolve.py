@@ -28,7 +28,7 @@ HEUN = pytest.param(diffrax.Heun(), marks=pytest.mark.slow)
 
 @pytest.mark.parametrize("solver", [diffrax.Euler(), HEUN, diffrax.Tsit5()])
 def test_constant_steps_equal_solve_sdde(solver):
-    """Two independent ways through the same equation; with noise where Diffrax allows it."""
+    """Two independent solutions of the same equation; with noise where Diffrax allows it."""
     n, dt = 60, 0.1
     terms, sigma = ndde.simulate.DelayTerm(drift, LAGS, cosine), 0.0
     if not isinstance(solver, diffrax.Tsit5):
@@ -90,7 +90,7 @@ def adaptive(solver=diffrax.Tsit5(), rtol=1e-7, dtmax=np.inf, **kwargs):  # noqa
 
 @pytest.mark.parametrize("dtmax", [jnp.inf, 1.0])
 def test_adaptive_steps(dtmax):
-    """x' = −x(t − π/2) is solved by cos t; longer steps than the delay are rejected."""
+    """x' = −x(t − π/2) is solved by cos t; steps longer than the delay are rejected."""
     found = adaptive(dtmax=dtmax, saveat=diffrax.SaveAt(ts=jnp.linspace(0, 12, 25)))
     np.testing.assert_allclose(found.ys[:, 0], jnp.cos(found.ts), atol=1e-6)
     assert int(found.stats["num_accepted_steps"]) < 200
@@ -193,7 +193,7 @@ def test_orders_where_delays_vanish(name, solver, order):
 
 @pytest.mark.slow
 def test_the_derivative_by_a_delay_that_depends_on_the_state():
-    """x′ = −x(t − a (1 + x²)) by a, against differences."""
+    """x′ = −x(t − a (1 + x²)) differentiated with respect to a, against differences."""
 
     def end(a):
         return diffrax.diffeqsolve(
@@ -216,7 +216,7 @@ def test_what_delays_cannot_be():
         ndde.solve_sdde(drift, delays=lambda t, x, args: t, dt=0.1, n_steps=3, history=jnp.ones(1))
     with pytest.raises(ValueError, match="neutral equations"):
         ndde.simulate.DelayTerm(lambda t, x, lagged, rates, args: -rates[0], 1.0, jnp.ones(1))
-    # A delay that reaches into the future is not solved, and said.
+    # A delay that reaches into the future is not solved, with an error.
     ahead = diffrax.diffeqsolve(
         ndde.simulate.DelayTerm(
             lambda t, x, lagged, args: -lagged[0], lambda t, x, args: -jnp.ones(1), cosine

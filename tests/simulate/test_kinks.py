@@ -141,19 +141,19 @@ slope_within_bounds = jax.jit(jax.grad(lambda tau: end_of(tau, (0.5, 2.0))))
 @pytest.mark.slow
 @pytest.mark.parametrize("tau", [1.0, 0.93])
 def test_the_derivative_by_a_delay_moves_the_jump(tau):
-    """On the grid and off it, eagerly and compiled."""
+    """On the grid and off it, eager and compiled."""
     np.testing.assert_allclose(end_of(tau), closed_form(tau), atol=1e-12)
     right = (closed_form(tau + 1e-6) - closed_form(tau - 1e-6)) / 2e-6
     np.testing.assert_allclose(jax.grad(end_of)(tau), right, rtol=1e-7)
     np.testing.assert_allclose(slope_within_bounds(tau), right, rtol=1e-7)
     if tau == 1.0:
-        # Euler's is that of its own solution, from the one side or the other.
+        # For Euler's method, the order relative to its own solution, from one side or the other.
         euler = jax.grad(lambda tau: end_of(tau, solver=diffrax.Euler()))(tau)
         np.testing.assert_allclose(euler, right, rtol=0.2)
 
 
 def test_single_precision_reads_the_right_side_of_a_jump_at_the_start():
-    """Of 20 delays off the grid: a step that ends where the jump is read ends before it."""
+    """Twenty delays off the grid: a step that ends where the jump is read ends before it."""
     for tau in np.random.default_rng(0).uniform(0.6, 1.2, 20).round(4):
         found = solve_sdde(
             decaying,
@@ -188,7 +188,7 @@ def test_the_derivative_by_the_time_of_a_jump():
 
 @pytest.mark.slow
 def test_a_long_run_goes_on_with_equal_steps():
-    """What follows the last kink, with noise or without it, saved rarely or not, with a bar."""
+    """The part after the last kink, with and without noise, saved rarely or not, with a bar."""
     given = dict(
         delays=0.53,
         dt=0.1,
@@ -203,7 +203,7 @@ def test_a_long_run_goes_on_with_equal_steps():
     np.testing.assert_allclose(rare.ys, full.ys[::7], atol=1e-13)
     np.testing.assert_allclose(shown.ys, rare.ys, atol=1e-13)
     assert full.ys.shape == (3001, 1) and full.ys[0] == 0
-    # The start is forgotten as fast as the slowest root of λ = −e^(−.53 λ) says.
+    # The start decays at the slowest root of λ = −e^(−.53 λ).
     assert float(jnp.max(jnp.abs(full.ys[-100:]))) < 1e-8
     noise = 0.1 * np.random.default_rng(0).normal(size=(3000, 1))
     apart = solve_sdde(decaying, sigma=0.2, increments=noise, **given)

@@ -45,7 +45,9 @@ def test_a_map_that_contracts_strongly_in_single_precision():
 
 
 def test_a_direction_that_a_map_forgets_has_no_exponent():
-    """Two logistic maps, one of which reads the other a step late: three numbers go on, of four."""
+    """Two logistic maps, one of which reads the other a step late: three of four numbers are
+    carried on.
+    """
 
     def coupled(t, x, lagged, args):
         mixed = 0.3 * lagged[0, 0] + 0.7 * x[1]
@@ -103,7 +105,7 @@ def test_lorenz():
 @pytest.mark.slow
 def test_segment_tangents_against_the_full_jacobian():
     """Euler's segment map on grid values, its whole Jacobian and a QR at each block: the same
-    exponents along the same path, as long as chaos lets rounding errors alone.
+    exponents along the same path, as long as chaos does not amplify rounding errors.
     """
     n, dt, n_blocks, k = 17, 1.0, 100, 4
     system = ndde.systems.get("mackey_glass")
@@ -140,7 +142,7 @@ def test_segment_tangents_against_the_full_jacobian():
 
 
 def test_tangents_are_derivatives():
-    """One block of the map whose linearisation carries the tangents, against a difference."""
+    """One block of the map whose linearisation propagates the tangents, against a difference."""
     drift = lambda t, x, lagged, args: -x + jnp.tanh(3 * lagged[0])  # noqa: E731
     given = Given(drift, 0.5, 0.1, jnp.array([0.3, -0.2]), 0.0, "delays")
     tableau = read_solver(diffrax.Bosh3())
@@ -183,7 +185,7 @@ def test_mackey_glass(name, exponent, error, dimension):
 
 @pytest.mark.slow
 def test_many_systems_at_once():
-    """Under vmap over parameters and starts; a path that escapes leaves its neighbours alone."""
+    """Under vmap over parameters and starts; a path that escapes does not affect its neighbours."""
 
     def one(rho, start):
         def rate(t, x, lagged, args):

@@ -17,7 +17,7 @@ MU, VOL = 0.4, 0.6
 
 
 def slope(errors):
-    """The order of errors at steps that halve."""
+    """The order of errors under step halving."""
     return -np.polyfit(np.arange(len(errors)), np.log2(errors), 1)[0]
 
 
@@ -79,7 +79,7 @@ def proportional(t, x, lagged, args):
     return VOL * x
 
 
-# Solver, what it converges to, strong order for diagonal noise.
+# Solver, its limit, and its strong order for diagonal noise.
 MULTIPLICATIVE = [
     (diffrax.Euler(), "Itô", 0.5),
     (diffrax.ItoMilstein(), "Itô", 1.0),
@@ -89,7 +89,7 @@ MULTIPLICATIVE = [
 
 
 def solvers(*slow):
-    """Solvers with what they reach, of which some stand in the slow suite."""
+    """Solvers with their orders, some of which are in the slow suite."""
     named = {type(row[0]).__name__: row for row in MULTIPLICATIVE}
     params = [
         pytest.param(*row, id=name, marks=[pytest.mark.slow] if name in slow else [])
@@ -100,7 +100,7 @@ def solvers(*slow):
 
 @solvers("StratonovichMilstein")
 def test_orders_on_geometric_brownian_motion(solver, calculus, order):
-    """Against exp((μ − σ²/2) t + σ W), without the correction in the sense of Stratonovich."""
+    """Compared with exp((μ − σ²/2) t + σ W), without the correction in the Stratonovich sense."""
     noise = brownian()
     log = (MU - (VOL**2 / 2 if calculus == "Itô" else 0)) + VOL * noise[:, 0].sum(axis=0)[:, 0]
     exact, strong, weak = np.exp(log), [], []
@@ -109,7 +109,7 @@ def test_orders_on_geometric_brownian_motion(solver, calculus, order):
         strong.append(np.mean(np.abs(found - exact)))
         weak.append(abs(np.mean(found - exact)))
     assert abs(slope(strong) - order) < 0.15, strong
-    # Of the mean, on the same noise as the exact solution.
+    # Errors of the mean, on the same noise as the exact solution.
     assert 0.8 < slope(weak) < 1.3, weak
     assert weak[-1] < 0.01
 
@@ -119,7 +119,7 @@ def test_orders_on_geometric_brownian_motion(solver, calculus, order):
 def test_orders_with_a_delayed_drift(solver, calculus, order):
     """Diffusion of the present, against Milstein's method on a far finer grid.
 
-    In the sense of Stratonovich the reference has the drift ½ g g′ more.
+    In the Stratonovich sense the reference has an additional drift of ½ g g′.
     """
 
     def drift(t, x, lagged, args):
@@ -178,7 +178,7 @@ def test_orders_with_additive_noise(solver, order, weakly):
 
 @pytest.mark.parametrize("solver", [diffrax.SRA1(), diffrax.ShARK()])
 def test_a_linear_delay_equation_is_exact(solver):
-    """dX = b X(t − 1) dt + σ dW by the method of steps: X(2) holds ∫ W, which W and H tell."""
+    """dX = b X(t − 1) dt + σ dW by the method of steps: X(2) contains ∫ W, given by W and H."""
     b, sigma = -0.7, 0.4
     first, second = brownian(3, 16, 50), brownian(4, 16, 50)
     noise = np.concatenate([first, second])
@@ -200,7 +200,7 @@ def test_a_linear_delay_equation_is_exact(solver):
 
 
 def test_the_increments_of_a_key_are_the_same_for_all_solvers():
-    """And those of order 1.5 see more of the noise than them."""
+    """Solvers of order 1.5 use more of the noise."""
 
     def solve(drift, solver):
         return solve_sdde(
@@ -216,7 +216,7 @@ def test_the_increments_of_a_key_are_the_same_for_all_solvers():
     still = lambda t, x, lagged, args: 0 * x  # noqa: E731
     w = solve(still, diffrax.Euler())
     np.testing.assert_allclose(solve(still, diffrax.SRA1()), w, atol=1e-12)
-    # A drift of the state sees H.
+    # A drift of the state uses H.
     grows = lambda t, x, lagged, args: jnp.sin(x)  # noqa: E731
     found, plain = solve(grows, diffrax.SRA1()), solve(grows, diffrax.Heun())
     assert not np.allclose(found[:50], plain[:50])
@@ -226,7 +226,7 @@ def test_the_increments_of_a_key_are_the_same_for_all_solvers():
     "solver", [diffrax.SRA1(), pytest.param(diffrax.ItoMilstein(), marks=pytest.mark.slow)]
 )
 def test_derivatives(solver):
-    """By the coefficients of drift and diffusion, against differences."""
+    """Derivatives with respect to coefficients of drift and diffusion, against differences."""
 
     def end(values, solver, dtype=jnp.float64):
         rate, vol = values

@@ -1,4 +1,4 @@
-"""What the simulator cannot do is said: in a status, in NaN, or in a sentence."""
+"""Every limit of the simulator is reported: in a status, in NaN, or in an error."""
 
 import functools
 
@@ -64,7 +64,7 @@ def test_a_delay_outside_its_bounds(tau):
 @pytest.mark.parametrize("tau", [0.1, pytest.param(0.8, marks=pytest.mark.slow), 1.2])
 @pytest.mark.parametrize("bounds", [None, (0.1, 2.0)])
 def test_the_derivative_by_a_delay_on_the_grid(tau, bounds):
-    """The difference of both sides, for short delays and long ones, whose derivatives differ."""
+    """The difference of both sides, for short and long delays, whose derivatives differ."""
     right = (float(end(tau + 1e-6)) - float(end(tau - 1e-6 if tau > 0.1 else tau))) / (
         2e-6 if tau > 0.1 else 1e-6
     )
@@ -99,7 +99,7 @@ def test_steps_too_long_for_a_stiff_drift(solver):
 
     assert status(-60.0) == PathStatus.unstable
     assert status(-60.0, dt=0.01) == PathStatus.successful
-    # What grows by itself does.
+    # A state that grows on its own does.
     assert status(4.0) == PathStatus.successful
 
 
@@ -110,7 +110,7 @@ def slope_of_what_stays(solver, delayed):
     def loss(values, starts):
         rate, delay = values
 
-        @jax.jit  # which hides from a path that it is one of a batch
+        @jax.jit  # which hides from a path that it is in a batch
         def path(start):
             past = dict(delays=delay, delay_bounds=(0.2, 2.5)) if delayed else {}
             return solve_sdde(
@@ -139,7 +139,8 @@ def slope_of_what_stays(solver, delayed):
 def test_a_path_that_diverges_leaves_the_gradients_of_its_neighbours_alone(delay, solver):
     slope = slope_of_what_stays(solver, delay is not None)
     values = (jnp.asarray(1.0), None if delay is None else jnp.asarray(delay))
-    # Beside one that diverges, and beside another of its kind, which doubles what both depend on.
+    # Beside one that diverges, and beside an identical one, which doubles the gradients of shared
+    # values.
     both, twice = slope(values, jnp.array([[0.5], [3.0]])), slope(values, jnp.full((2, 1), 0.5))
     for found, right in zip(jax.tree.leaves(both[0]), jax.tree.leaves(twice[0]), strict=True):
         assert jnp.isfinite(right)
@@ -183,7 +184,7 @@ def test_exponents_that_single_precision_cannot_tell():
 
 @pytest.mark.parametrize("delays", [None, 1.0])
 def test_exponents_of_steps_too_long_for_a_linear_drift(delays):
-    """Tangents grow by the stability function of the solver then, whatever the path does."""
+    """Tangents then grow by the stability function of the solver, whatever the path does."""
     given = dict(history=jnp.ones(1), dt=0.1, n_steps=2000, k=1, delays=delays)
     fast = lambda t, x, lagged, args: -100.0 * x  # noqa: E731
     assert bool(jnp.all(jnp.isnan(ndde.lyapunov_spectrum(fast, **given).exponents)))
@@ -204,7 +205,7 @@ def test_numbers_in_args_do_not_compile_anew():
     first = solve(0.3)
     once = traces
     assert once > 0 and not np.array_equal(solve(0.7), first) and traces == once
-    # Whole numbers may be what a program is made of.
+    # Whole numbers may be part of a program.
     solve(0.3, 2)
     assert traces > once
 

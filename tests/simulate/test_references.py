@@ -16,7 +16,7 @@ REFERENCES = Path(__file__).parents[1] / "references"
 
 
 def tziperman(t, x, lagged, args):
-    """With other parameters than the named system."""
+    """A system with other parameters than the named one."""
     return jnp.tanh(2 * lagged[0]) - 0.8 * jnp.tanh(2 * lagged[1]) + 0.5 * jnp.cos(2 * jnp.pi * t)
 
 

@@ -110,7 +110,9 @@ HEUN = pytest.param(diffrax.Heun(), marks=pytest.mark.slow)
 
 @pytest.mark.parametrize("solver", [diffrax.Euler(), HEUN, diffrax.Tsit5()])
 def test_without_delays_equals_diffrax(solver):
-    """On the same increments, to rounding. Diffrax knows no SDE order for Tsit5, so without."""
+    """On the same increments, to rounding. Diffrax has no SDE order for Tsit5, so it has no noise
+    here.
+    """
     n, dt = 300, 0.02
     drift = lambda t, x, args: jnp.stack([x[1] + jnp.sin(t), -args * x[0] ** 3])  # noqa: E731
     noise = ndde.simulate.GridBrownianPath(jr.key(3), n_steps=n, dt=dt, shape=(2,))
@@ -146,7 +148,7 @@ def test_without_delays_equals_diffrax(solver):
 
 
 def test_stationary_variance_of_a_linear_equation():
-    """Against the exact law of the Euler–Maruyama recursion, from its companion matrix."""
+    """Compared with the exact law of the Euler–Maruyama recursion, from its companion matrix."""
     a, b, tau, dt, sigma = -2.0, -1.0, 0.5, 0.05, 0.7
     lag = round(tau / dt)
     companion = np.eye(lag + 1, k=-1)
@@ -236,7 +238,7 @@ def test_full_sigma_correlates_the_noise(form):
 
 
 def loop(drift, lags, dt, n, history, sigma, increments):
-    """Euler–Maruyama as one would write it first, lags on the grid, `history` [time dim]."""
+    """A plain Euler–Maruyama loop, lags on the grid, `history` [time dim]."""
     states, first = [np.asarray(row) for row in history], len(history) - 1
     for k in range(n):
         x = states[first + k]
@@ -257,7 +259,7 @@ def test_against_a_plain_loop(lags, solver):
     n, dt = 1237, 0.1
     rng = np.random.default_rng(0)
     history, noise = rng.normal(size=(21, 2)), rng.normal(size=(n, 2))
-    # The derivative runs the blocks, so its primal tells what they compute.
+    # The derivative runs the blocks, so its primal shows their result.
 
     def solve(scale):
         return solve_sdde(
@@ -279,7 +281,7 @@ def test_against_a_plain_loop(lags, solver):
 def test_noise_belongs_to_its_key():
     """Batches equal single runs bit for bit, and a longer run begins like a shorter one."""
     keys = jr.split(jr.key(5), 3)
-    # The last bit depends on the compiler: here the one that users have (see tests/conftest.py).
+    # The last bit depends on the compiler: here the one of users (see tests/conftest.py).
     older = jaxlib.version.__version_info__ < (0, 11, 1)
     options = {"xla_cpu_use_fusion_emitters": True} if older else {}
     compiled = partial(jax.jit, compiler_options=options)
@@ -360,7 +362,7 @@ def test_gradients_against_central_differences(solver):
                 ends.append(float(value(jax.tree.unflatten(structure, moved))[0]))
             found = float(jax.tree.leaves(gradient)[i][index])
             assert abs(found - (ends[0] - ends[1]) / (2 * step)) < 1e-6 * max(1, abs(found))
-    # Forward mode agrees, and outside jit the sizes are read off the values themselves.
+    # Forward mode agrees, and outside jit the sizes are inferred from the values themselves.
     forward = jax.jacfwd(loss)(values)
     for a, b in zip(jax.tree.leaves(forward), jax.tree.leaves(gradient), strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-8, atol=1e-10)
@@ -369,7 +371,7 @@ def test_gradients_against_central_differences(solver):
 @pytest.mark.slow
 @pytest.mark.parametrize("transform", [lambda f: f, jax.jit], ids=["eager", "jit"])
 def test_numbers_of_a_list_may_be_traced(transform):
-    """Delays, noise and history as a tuple of traced numbers are those of one traced array."""
+    """Delays, noise and history as a tuple of traced numbers equal those of one traced array."""
     noise = 0.1 * jr.normal(jr.key(7), (40, 2))
 
     def loss(values, together):

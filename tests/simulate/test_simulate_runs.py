@@ -93,7 +93,7 @@ def test_one_compilation_per_shape():
 
 @pytest.fixture
 def compilations():
-    """The programs of the simulator that are compiled in a test, one entry each."""
+    """The simulator's programs that are compiled in a test, one entry each."""
     found = []
 
     def listen(event, seconds, **of):
@@ -106,7 +106,7 @@ def compilations():
 
 
 def test_lengths_and_delays_make_few_programs(compilations):
-    """And the states are those of a plain loop."""
+    """The states are those of a plain loop."""
 
     drift = lambda t, x, lagged, args: -x + 0.5 * lagged[0]  # noqa: E731
 
@@ -139,7 +139,7 @@ def test_lengths_and_delays_make_few_programs(compilations):
     "solver", [diffrax.Euler(), pytest.param(diffrax.Bosh3(), marks=pytest.mark.slow)]
 )
 def test_derivatives_by_what_a_drift_closes_over(solver):
-    """They go through a run with room to spare, in which the state stands still."""
+    """They pass through a run with room to spare, in which the state is constant."""
 
     def loss(rate):
         drift = lambda t, x, lagged, args: rate * x**2 - lagged[0]  # noqa: E731
@@ -173,7 +173,7 @@ def test_lengths_where_steps_are_divided(compilations, solver, limit):
 
 
 def test_histories_of_any_length_are_few_programs(compilations):
-    """What lies further back than a delay and its interpolation is not looked at."""
+    """Samples before the delay and its interpolation are not used."""
     past = np.cos(np.arange(-80, 1) * 0.1)[:, None]
 
     def solve(samples):
@@ -187,7 +187,7 @@ def test_histories_of_any_length_are_few_programs(compilations):
 
 
 def test_a_history_is_not_read_further_back_than_the_delay():
-    """It has no values there, and derivatives of what is not read would be NaN."""
+    """It has no values there, and derivatives of unused values would be NaN."""
 
     def last(scale):
         past = lambda t: jnp.sqrt(1.3 + 1e-9 + t)[None] * scale  # noqa: E731
@@ -201,7 +201,7 @@ def test_a_history_is_not_read_further_back_than_the_delay():
 
 
 def test_delays_within_bounds_are_one_program():
-    """Also where a solver tracks kinks at their sums."""
+    """Also where a solver tracks kinks at sums of delays."""
     traces = 0
 
     def drift(t, x, lagged, args):
@@ -221,7 +221,7 @@ def test_delays_within_bounds_are_one_program():
 
 
 def test_single_precision():
-    """Time is counted in whole steps, so that long runs keep their grid."""
+    """Time is counted in whole steps, so that long runs stay on their grid."""
     n, dt = 200_000, np.float32(0.01)
     path = solve_sdde(
         lambda t, x, lagged, args: jnp.cos(t)[None] + 0 * lagged[0],
@@ -330,7 +330,7 @@ def decay(t, x, lagged, args):
 
 @functools.cache
 def keys():
-    """Of three members."""
+    """Drifts of three members."""
     return list(jr.split(jr.key(8), 3))
 
 
@@ -391,7 +391,7 @@ def test_a_system_brings_what_it_is_made_of():
         whole = solve_sdde(system, n_steps=300, key=key)
         parts = solve_sdde(system.drift, lags=system.lags, sigma=sigma, key=key, **given)
         np.testing.assert_array_equal(whole.ys, parts.ys)
-    # Whatever is given takes the place of its own.
+    # Given arguments replace those of the system.
     other = solve_sdde(system, n_steps=300, delays=2.0, history=jnp.full(1, 0.3))
     parts = solve_sdde(system.drift, delays=2.0, **(given | dict(history=jnp.full(1, 0.3))))
     np.testing.assert_array_equal(other.ys, parts.ys)

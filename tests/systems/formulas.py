@@ -1,4 +1,4 @@
-"""The drifts of named systems, written once more from their papers."""
+"""The drifts of named systems, implemented again from their papers."""
 
 import numpy as np
 

@@ -20,7 +20,7 @@ from ndde_jax.systems import System, get, names
 from .formulas import FORMULAS
 
 NAMES = names("delay")
-# Without noise these come to rest.
+# These come to rest without noise.
 NOISE_DRIVEN = ("linear_one_lag", "linear_several_lags", "minus_delay")
 POINTS = 32
 SHARES = np.array([0.0, 1e-6, -1e-6, 0.1])
@@ -39,7 +39,7 @@ class Facts(NamedTuple):
 
 
 def grown(system, share):
-    """Parameters larger by it, by half of it, and so on: some systems depend on ratios alone."""
+    """Parameters larger by a share, by half of it, etc.: some systems depend on ratios only."""
     return {
         key: system.parameters[key] * (1 + share / n)
         for n, key in enumerate(sorted(system.parameters), start=1)
@@ -83,7 +83,7 @@ def facts(name):
         def total(share):
             return jnp.sum(rate := drift(share)), rate
 
-        # Of all shares, as it is one program with the rates.
+        # For all shares, as it is one program with the rates.
         (_, batch), gradient = jax.vmap(jax.value_and_grad(total, has_aux=True))(SHARES)
         larger = system.with_parameters(**grown(system, SHARES[3])).drift(t[0], x[0], lagged[0])
         return Facts(path, t, x, lagged, rates, jacobian, gradient[0], batch, larger)

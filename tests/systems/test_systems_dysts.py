@@ -10,8 +10,8 @@ import pytest
 
 from ndde_jax.systems import __main__ as command, _dysts, get, names
 
-# Of every kind: a vector of parameters, `rhs` instead of `_rhs`, helper methods, forcing by a phase
-# or by time, a drift with kinks, published Jacobians.
+# Every kind: a vector of parameters, `rhs` instead of `_rhs`, helper methods, forcing by a phase or
+# by time, a drift with kinks, published Jacobians.
 SOME = (
     "CellularNeuralNetwork",
     "Chua",
@@ -141,7 +141,7 @@ def test_delay_systems_of_dysts_are_written_out():
         values = [parameters[key] for key in sorted(parameters)]
         x, late = rng.uniform(0.1, 1.5, (2, 5))
         rhs = getattr(flows, original)._rhs
-        rhs = getattr(rhs, "py_func", rhs)  # what Numba compiles, if it is there
+        rhs = getattr(rhs, "py_func", rhs)  # compiled by Numba, if it is installed
         expected = rhs(x, late, 0.0, *values)
         drift = get(name).drift
         points = zip(jnp.asarray(x)[:, None], jnp.asarray(late)[:, None, None], strict=True)

@@ -45,7 +45,7 @@ def test_a_modulus_of_root_h_is_integrated_over_every_step():
     inner = sum(np.trapezoid(0.3 * np.sqrt(grid * d), grid * d) for d in steps)
     found = terms(steps, holder=0.3)
     assert float(found.discretisation) == pytest.approx(2 * 1.5 / (0.1 / 6) * inner, rel=1e-4)
-    # Never more than charging the largest step throughout.
+    # Never more than with the largest step throughout.
     coarse = terms(steps, modulus=0.3 * np.sqrt(steps.max()))
     assert float(found.discretisation) < 2 / 3 * float(coarse.discretisation) + 1e-9
 

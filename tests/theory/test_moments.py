@@ -46,7 +46,7 @@ def test_the_halanay_rate_under_transforms():
     slope = (float(rate(2.0 + 1e-6)) - float(rate(2.0 - 1e-6))) / 2e-6
     assert float(jax.grad(rate)(2.0)) == pytest.approx(slope, rel=1e-6)
     assert float(eqx.filter_jit(rate)(2.0)) == pytest.approx(float(rate(2.0)), rel=1e-12)
-    # Where Halanay's condition is not known it cannot be refused.
+    # If Halanay's condition is unknown it cannot be refused.
     assert np.isnan(float(jax.jit(rate)(0.5)))
     with pytest.raises(ValueError, match=r"decay must exceed the sum of feedback, 1; got 0\.5"):
         rate(0.5)
@@ -77,7 +77,7 @@ def test_constants_of_a_linear_drift_hold_everywhere_and_cannot_be_much_better()
 
 
 def test_the_ball_and_the_rest_make_one_bound():
-    """The lemma on global dissipativity, by drawing drifts that obey the two lines exactly."""
+    """The lemma on global dissipativity, by drawing drifts that satisfy the two lines exactly."""
     known = theory.Dissipativity(
         center=[0.0], beta0=2.0, alpha=0.3, delays=[1.0], beta=[0.4], radius=1.5, inside=0.7,
         epsilon=[0.1],
@@ -107,7 +107,7 @@ def test_a_confined_model_is_certified_and_its_constants_hold_far_out():
 
 
 def test_constants_from_samples_are_those_of_a_linear_drift():
-    """Of −2x + x(t − 1)/2 nothing beats the margin 3/2 and α = 0, and the program finds them."""
+    """For −2x + x(t − 1)/2 the margin 3/2 and α = 0 are optimal, and the program finds them."""
 
     def drift(t, x, lagged, args):
         return -2 * x + 0.5 * lagged[0]
@@ -144,7 +144,7 @@ def test_a_free_model_needs_histories_and_a_system_brings_its_delays():
         theory.dissipativity(model())
     z = np.random.default_rng(0).normal(size=(50, 2, 2))
     assert theory.dissipativity(model(), z).kind == "estimated"
-    # Windows are histories in physical units, whatever their own are.
+    # Windows are histories in physical units, whatever their own units are.
     physical = np.asarray(windows().history) * np.asarray(windows().scaling.scale)
     physical = (physical + np.asarray(windows().scaling.center))[np.asarray(windows().valid)]
     one, other = theory.dissipativity(model(), windows()), theory.dissipativity(model(), physical)
@@ -178,7 +178,7 @@ def test_moments_of_an_ornstein_uhlenbeck_process(order):
         assert at >= 4 * np.exp(-1.6 * theta) + exact * (1 - np.exp(-1.6 * theta))
     else:
         assert exact < float(bound.level) < exact * (2 * order - 1) ** order
-        # No slack on a grid does better than the default, and each obeys its inequality.
+        # No slack on a grid is better than the default, and each satisfies its inequality.
         room = 2 * order * theta
         levels = [
             float(theory.moments(known, sigma, order=order, slack=s * room).level)
@@ -225,7 +225,7 @@ def test_one_point_and_segment_moments_bound_a_simulated_delay_equation(feedback
         segment = np.mean(np.max(x[k - back : k + 1] ** 2, axis=0))
         decayed = float(whole.prefactor) * start**2 * np.exp(-float(whole.rate) * t)
         assert segment <= decayed + float(whole.level)
-    # With reinforcing feedback the one-point bound is tight to a third: it is no vacuous number.
+    # With reinforcing feedback the one-point bound is tight to a third, so it is not vacuous.
     if feedback > 0:
         assert np.mean(x[-1] ** 2) > 0.6 * float(one.level)
     unit = np.mean(np.max(x[-2 * back - 1 :] ** 2, axis=0))
@@ -261,8 +261,8 @@ def test_refusals_of_moments():
 
 @pytest.mark.parametrize("order", [1, 3])
 def test_constants_of_moments_as_the_paper_writes_them(order):
-    """γ_p, K_p, A^seg and B^seg of its lemmas, in NumPy, with two delays, a ball and a matrix of
-    noise.
+    """γ_p, K_p, A^seg and B^seg of its lemmas, in NumPy, with two delays, a ball and a noise
+    matrix.
     """
     beta0, alpha, inside, radius = 3.0, 0.4, 1.1, 0.8
     beta, epsilon, delays = np.array([0.3, 0.2]), np.array([0.1, 0.0]), np.array([0.5, 2.0])

@@ -17,7 +17,7 @@ APART = 0.5
 
 
 def copies(n=1500):
-    """States drawn afresh at every step, so that all rates are regressions: x0' = w · x, the others
+    """Fresh random states at every step, so that all rates are regressions: x0' = w · x, the others
     are pulled to fresh values. cov = [[1, 0, 1], [0, 1, 0], [1, 0, 1 + APART²]].
     """
     rng = np.random.default_rng(0)
@@ -54,7 +54,7 @@ def least_squares(windows, target, inputs):
 
 
 def brute_force(windows, target, source):
-    """The best regression of all sets without the source, less the best of all."""
+    """The best regression over all sets without the source, minus the best over all."""
     sets = [s for r in range(4) for s in itertools.combinations(range(3), r)]
     best = min(least_squares(windows, target, s) for s in sets)
     return min(least_squares(windows, target, s) for s in sets if source not in s) - best
@@ -71,7 +71,7 @@ def test_every_subset_against_regressions_on_every_subset(windows, found):
 
 
 def test_against_the_closed_form_of_a_normal_law(found):
-    """s² = w² / (Σ⁻¹)_ii, the variance of an input that the others do not explain times its
+    """s² = w² / (Σ⁻¹)_ii: the variance of an input not explained by the others, times its squared
     weight, as a share of the variance of the rate.
     """
     covariance = np.array([[1, 0, 1], [0, 1, 0], [1, 0, 1 + APART**2]])
@@ -88,7 +88,7 @@ def test_against_the_closed_form_of_a_normal_law(found):
 
 @pytest.mark.slow
 def test_relative_to_a_graph_strengths_are_larger(windows, found):
-    """The copy may not stand in for the first input there, so the window would be overstated."""
+    """There the copy may not be a proxy for the first input, so the window would be overstated."""
     graph = np.zeros((3, 3, 1), bool)
     graph[:2, 0] = True
     ours = ndde.signal_strengths(windows, graph=graph, key=jr.key(0), config=QUICK)
@@ -120,7 +120,7 @@ def test_without_edges_there_is_no_window(found):
 
 
 def test_with_one_lag_a_source_is_an_edge(windows, found):
-    """The report takes one for the other then, so that nothing is fitted twice."""
+    """Then the report uses one for the other, so that nothing is fitted twice."""
     alone, _ = complement_strengths(windows, found.graph, QUICK, jr.key(3))
     joint = ndde.measure.joint_strengths(windows, found.graph, key=jr.key(3), config=QUICK)
     np.testing.assert_allclose(alone[:, :, 0], joint, rtol=1e-6, atol=1e-9)

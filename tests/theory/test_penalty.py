@@ -17,7 +17,7 @@ strength = st.floats(0.01, 5.0)
 
 def costs(strengths, price):
     """The penalised risk of every set of inputs of a linear drift in independent inputs, where
-    leaving inputs out costs the sum of their strengths; the true set first.
+    omitting inputs costs the sum of their strengths; the true set first.
     """
     everything = list(itertools.product((True, False), repeat=len(strengths) + 1))
     return np.array(
@@ -95,7 +95,7 @@ def test_the_brownian_term_is_a_union_bound_of_normal_tails(drifts):
     without = bound(**(NOTHING | settings | dict(noise_norm=0.0)))
     term = bound(**(NOTHING | settings | dict(noise_norm=0.2))) - without
     beyond = 2 * drifts * stats.norm.sf(term / (2 * 0.2 * 1.0 * math.sqrt(1000.0)))
-    share = (1 - 0.9) / 6  # of the failures allowed, one of six events
+    share = (1 - 0.9) / 6  # of the allowed failures, one of six events
     assert beyond <= share / 2
     # A factor of 1.5 too small, and it would no longer hold.
     assert 2 * drifts * stats.norm.sf(term / 1.5 / (2 * 0.2 * math.sqrt(1000.0))) > share / 2
@@ -103,7 +103,7 @@ def test_the_brownian_term_is_a_union_bound_of_normal_tails(drifts):
 
 def test_the_mean_over_time_covers_a_process_of_independent_stretches():
     """A process that is constant, 0 or E², over stretches of the mixing block, the least averaging
-    that its mixing allows: exact binomial tails stay below the share of failures allowed.
+    that its mixing allows: exact binomial tails stay below the allowed share of failures.
     """
     duration, envelope, share = 4000.0, 1.7, 0.1 / 6
     settings = NOTHING | dict(noise_norm=0.0, envelope=envelope, confidence=0.9)
@@ -121,8 +121,8 @@ def test_the_mean_over_time_covers_a_process_of_independent_stretches():
 
 
 def test_the_rest_of_the_bound_is_paid_per_unit_of_time():
-    """Markov's inequality at a share δ/6 for the discretisation, of the size of a drift times how
-    much the true one moves within a step; the net of resolution ε, √Δ for every step.
+    """Markov's inequality at a share δ/6 for the discretisation: the size of a drift times how much
+    the true drift varies within a step; the net of resolution ε, √Δ for every step.
     """
     steps = np.full(10_000, 0.1)
     settings = NOTHING | dict(envelope=1.0, spread=1.5)
@@ -137,7 +137,7 @@ def test_the_rest_of_the_bound_is_paid_per_unit_of_time():
     expected = 2e-3 * 0.5 * np.sum(np.sqrt(steps)) / share + apart
     assert net == pytest.approx(expected, rel=1e-6)
     assert more(tail=0.01) == pytest.approx(np.sum(steps * 0.01), rel=1e-6)
-    # What averages out grows as the root of the time, where mixing is fast.
+    # The part that averages out grows as the root of the time, where mixing is fast.
     averaging = NOTHING | dict(noise_norm=0.0, mixing_rate=1e3)
     assert bound(4e4, **averaging) == pytest.approx(2 * bound(1e4, **averaging), rel=1e-6)
 

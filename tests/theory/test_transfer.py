@@ -13,22 +13,22 @@ from ndde_jax import theory
 
 
 class Pull(eqx.Module):
-    """−rate x."""
+    """The drift −rate x."""
 
     rate: jax.Array
 
     def __call__(self, t, x, lagged, args):
-        """Linear."""
+        """A linear drift."""
         return -self.rate * x
 
 
 class DelayedPull(eqx.Module):
-    """−a x + b x(t − τ)."""
+    """The drift −a x + b x(t − τ)."""
 
     feedback: jax.Array
 
     def __call__(self, t, x, lagged, args):
-        """Linear."""
+        """A linear drift with delay."""
         return -2.0 * x + self.feedback * lagged[0]
 
 
@@ -41,7 +41,7 @@ def test_constants_handed_on_hold_for_every_drift_that_is_near():
     z = rng.normal(size=(4000, 2, 2)) * np.exp(rng.normal(size=(4000, 1, 1)))
 
     def worst(t, x, lagged, args):
-        """The error points outwards."""
+        """A drift whose error points outwards."""
         free = present @ x + delayed @ lagged[0]
         return free + error * x / jnp.linalg.norm(x)
 
@@ -125,7 +125,7 @@ def test_measured_errors_and_distances_are_those_of_two_normal_laws(curve):
     exact = [normal_distance(1.0, 1 / np.sqrt(1 + share)) for share in shares]
     chance = float(curve.chance)
     assert chance < 0.06
-    # A histogram sees no more than there is, and chance adds to it.
+    # A histogram shows no more than exists, and chance adds to it.
     for found, truth in zip(np.asarray(curve.distance), exact, strict=True):
         assert truth - 0.03 <= found <= truth + chance + 0.02
     assert (np.asarray(curve.largest) > 0.8 * np.asarray(curve.error)).all()
@@ -143,7 +143,7 @@ def test_the_bound_holds_where_its_constants_are_known(curve):
         )
         assert normal_distance(1.0, 1 / np.sqrt(theta)) <= bound
         assert float(found) <= bound + float(curve.chance)
-    # And it is no trivial statement for the smallest error.
+    # And the bound is not trivial for the smallest error.
     assert (
         float(
             theory.invariant_law_bound(
@@ -174,7 +174,7 @@ def test_a_family_with_delays():
 
 @pytest.mark.slow
 def test_learned_models_come_nearer_with_data():
-    """Networks with a candidate lag more than the truth has, fitted to little and to much."""
+    """Networks with one candidate lag more than the truth, fitted to few and to many data."""
     rng, dt, x = np.random.default_rng(0), 0.05, np.zeros(8001)
     for k in range(20, 8000):
         x[k + 1] = x[k] + dt * (0.5 * x[k - 20] - 2 * x[k]) + 0.6 * np.sqrt(dt) * rng.normal()

@@ -5,7 +5,7 @@ import pytest
 
 @pytest.fixture(scope="session")
 def found():
-    # Not above: JAX would begin before the flags of the tests are set where this folder is named.
+    # Not above: JAX would start before the flags of the tests are set when this folder is given.
     from .small import linear
 
     return linear()

@@ -1,4 +1,4 @@
-"""Discoveries whose truth is known, made without a search: small, and nothing to compile."""
+"""Discoveries with a known truth, made without a search: small, and nothing to compile."""
 
 import functools
 
@@ -35,7 +35,7 @@ def linear_path(n, seed=0, a=A, sigma=SIGMA, transient=200):
 
 
 def still(dim, lags, dt, windows, mask):
-    """A model of rate zero, whose place the closed form takes."""
+    """A model of rate zero, to be replaced by the closed form."""
     drift = ndde.models.MaskedDrift(
         tuple(
             (jnp.zeros((dim, out, fan)), jnp.zeros((dim, out)))
@@ -82,9 +82,9 @@ KEY = jax.random.key(0)
 
 
 def respond(history, steps, a=A, held=None, fine=10):
-    """The mean of the true system from a history on, `[step dim]`: noise has no part in it."""
+    """The mean of the true system from a given history, `[step dim]`: noise has no part in it."""
     past = np.repeat(history, fine, axis=0)[fine - 1 :]
-    # Between samples the true path is not known; straight lines are near.
+    # Between samples the true path is unknown; straight lines are close.
     row = np.arange(len(history)) * fine
     past = np.stack(
         [np.interp(np.arange(row[-1] + 1), row, column) for column in history.T], axis=1

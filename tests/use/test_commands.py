@@ -24,7 +24,7 @@ LOADED = functools.cache(ndde.Discovery.load)
 
 @pytest.fixture(autouse=True)
 def loaded_once(monkeypatch):
-    """What a command makes of a discovery, its ensemble, serves the others."""
+    """A command saves its ensemble of a discovery for the others."""
     monkeypatch.setattr(ndde.Discovery, "load", LOADED)
 
 

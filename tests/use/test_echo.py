@@ -1,4 +1,4 @@
-"""Echoes: what the way of estimating does to a drift that is known."""
+"""Echoes: the effect of the estimation method on a known drift."""
 
 import dataclasses
 
@@ -25,7 +25,7 @@ PULL, STEP = 1.0, 0.5
 
 
 def coarse(n=3000, seed=0):
-    """dx = −x dt + dW, exactly, and a second variable apart from it."""
+    """dx = −x dt + dW, exactly, and an independent second variable."""
     rng, keep = np.random.default_rng(seed), np.exp(-PULL * STEP)
     x = np.zeros((n, 2))
     for k in range(n - 1):
@@ -73,7 +73,7 @@ def test_the_bias_of_forward_differences_is_heard(found, echoes):
 
 @pytest.mark.slow
 def test_stretches_along_the_data_hear_the_same(found):
-    """What is begun anew all along the data, for systems that do not stay there."""
+    """Simulations are restarted all along the data, for systems that do not stay there."""
     members, record = found.resample(key=jax.random.key(0)), found.samples.values[0]
     made = _stretches(found, members, record, 1)
     assert len(made) == 2 and made[0].shape == (750, 5, 2)
@@ -99,8 +99,8 @@ def test_intervals_know_of_it(found, echoes):
     deaf = deaf.effects()
     kept = found.graph
     assert ((heard.slope_low < -PULL) & (-PULL < heard.slope_high))[kept].all()
-    # Variances add up: that of the ensemble, and the square of the mean bias, less the little of it
-    # that is chance.
+    # Variances add up: that of the ensemble, and the square of the mean bias, minus its small part
+    # due to chance.
     half = [(e.slope_high - e.slope_low)[kept] / 2 / 1.6449 for e in (heard, deaf)]
     past = found._members.rows.start
     past = past[np.unique(np.linspace(0, len(past) - 1, 1000).astype(int))]

@@ -1,4 +1,4 @@
-"""Steps finer than the sampling: their order, and that simulator and regression take the same."""
+"""Steps finer than the sampling: their order, and the same steps in simulator and regression."""
 
 import types
 
@@ -35,7 +35,7 @@ def test_a_cubic_is_read_exactly_wherever_it_begins(place):
 
 
 def discovery_of(samples, lags):
-    """A stand-in: what a step reads of a discovery."""
+    """A replacement with the attributes of a discovery that a step reads."""
     windows = types.SimpleNamespace(partial=None)
     return types.SimpleNamespace(samples=samples, lags=lags, windows=windows)
 
@@ -56,7 +56,7 @@ def rotating(history):
 
 
 def record(n, length):
-    """Of that solution, n samples per delay; rows of a stand-in discovery."""
+    """That solution, n samples per delay; rows of a replacement for a discovery."""
     dt = LATE / n
     x = np.sin(dt * np.arange(length))[:, None]
     samples = ndde.read_samples(x, dt=dt)
@@ -83,7 +83,7 @@ def test_the_mean_of_a_path_is_that_of_the_step():
 
 
 class Known(ndde.AbstractDelayModel):
-    """A drift that is known, for the place of a learned one."""
+    """A known drift, in place of a learned one."""
 
     drift: object = eqx.field(static=True)
     lags: tuple[int, ...] = eqx.field(static=True)
@@ -169,15 +169,15 @@ def test_coarse_sampling_of_a_smooth_path_takes_it():
     np.testing.assert_array_equal(found.graph[0, 0], [True, False, True])
     members = found.resample()
     assert members.step == "flow"
-    # What is left is the noise of the system, whose own dynamics makes more of it within a step,
-    # and no error of measurement.
+    # The residual is the noise of the system, whose own dynamics amplifies it within a step, and no
+    # error of measurement.
     size = float(np.sqrt(members.noise.covariance[0, 0]))
     assert size == pytest.approx(0.02 * np.sqrt(0.6), rel=0.4)
     assert members.noise.error[0] == 0
 
 
 def test_linear_responses_are_those_of_the_map_or_of_the_flow():
-    """By powers and by the exponential of the matrix; a lag of a map is heard of one step later."""
+    """By powers and by the exponential of the matrix; a lag of a map acts one step later."""
     matrix = np.array([[-0.5, 0.0], [0.4, -0.3]])
     slopes = matrix.T[None, ..., None]  # [member source target lag]
     moved = _respond(slopes, (0,), 1.0, 6, held=False, fine=0)[0]
@@ -194,7 +194,7 @@ def test_linear_responses_are_those_of_the_map_or_of_the_flow():
 
 @pytest.mark.slow
 def test_slopes_of_a_map_are_as_certain_as_its_regression():
-    """Steps between the samples of a map widened them fourfold and more."""
+    """Steps between the samples of a map widened intervals fourfold and more."""
     rng, x = np.random.default_rng(1), np.zeros((600, 2))
     for k in range(3, 599):
         x[k + 1] = 0.5 * x[k] + rng.normal(size=2)

@@ -1,4 +1,4 @@
-"""The simulator behind forecasts, and forecasts against the system they are of."""
+"""The simulator behind forecasts, and forecasts against the true system."""
 
 import dataclasses
 import importlib.util
@@ -47,7 +47,7 @@ def test_the_noise_of_a_step_is_that_of_the_system(found):
 
 @pytest.mark.slow
 def test_a_run_in_parts_is_the_run_in_one(found, monkeypatch, capsys):
-    """Known noise: of one row, so that parts draw the same."""
+    """Known noise: one row, so that parts draw the same."""
     members = found.resample(resamples=2)
     noise = dataclasses.replace(members.noise, draws=members.noise.draws[:1])
     members = dataclasses.replace(members, noise=noise)
@@ -107,7 +107,7 @@ def test_forecasts_have_the_mean_and_the_spread_of_the_true_system(found):
     expected = respond(history[-LAGS[-1] - 1 :], HORIZON)
     paths = np.asarray(made.paths)
     np.testing.assert_allclose(paths.mean(axis=0), expected, atol=0.12)
-    # Of independent runs from this history: the stationary spread of the system bounds it.
+    # Independent runs from this history: the stationary spread of the system bounds it.
     spread = paths.std(axis=0)
     assert (np.diff(spread[:, 0]) > -0.1).all()
     one_step = SIGMA * np.sqrt(DT)
@@ -164,7 +164,7 @@ def test_pysindy_forecasts_its_polynomials():
     rows = step_rows(SimpleNamespace(samples=ndde.read_samples(x, dt=1.0), lags=(0,)))
     asked = RivalTask([x], rows, (0,), past, steps, 400, np.random.default_rng(1))
     found = RIVALS["PySINDy"](asked)
-    # The map itself, with the noise that drives it.
+    # The map itself, with its noise.
     now = np.repeat(past[None, :, 0], 400, axis=0)
     for k in range(steps):
         now = now + 0.3 * (now - now**3) + 0.2 * rng.normal(size=now.shape)
@@ -211,7 +211,7 @@ def test_paths_that_diverge_are_recorded():
     steps = make_steps(made, made.resample(), no_change(2, 1), [0, 1, 2], 1)
     paths, diverged, _ = simulate(steps, jnp.full((1, 3, 1), 1e9), jnp.zeros((2, 3, 1)))
     assert diverged.all() and np.isfinite(paths).all()
-    # A long run goes on from there.
+    # A long run continues from there.
     paths, diverged, past = simulate(steps, jnp.zeros((1, 3, 1)), jnp.full((2, 3, 1), jnp.inf))
     assert diverged.all() and np.isfinite(paths).all() and np.isfinite(past).all()
 
@@ -227,7 +227,7 @@ def test_known_inputs_are_followed():
     forecast = made.forecast(HORIZON, key=KEY, inputs={"sun": future})
     np.testing.assert_allclose(forecast.paths[:, :, 0], np.tile(future, (200, 1)))
     assert forecast.notes == ()
-    # Which is at rest because it was set so.
+    # Which rests because it was set so.
     still = made.forecast(60, key=KEY, inputs={"sun": 0.3}).notes
     assert not any("rest" in note for note in still)
     with pytest.raises(ValueError, match=r"inputs holds heat, .* known inputs are sun"):
@@ -274,14 +274,14 @@ def test_a_past_outside_the_range_of_the_data_is_said(found):
     far = ordinary + np.array([0, 1.5, 0]) * wide
     (note,) = found.forecast(HORIZON, key=KEY, history=far).notes
     assert note.startswith("heat starts outside the range of the data, by 1")
-    # What no lag of the drift reads does not count.
+    # Lags that the drift does not read do not count.
     once = ordinary.copy()
     once[-2] += wide * 5
     assert found.forecast(HORIZON, key=KEY, history=once).notes == ()
 
 
 def louder(found, factor):
-    """The default ensemble, with so many times its noise."""
+    """The default ensemble, with its noise multiplied."""
     ensemble = found.resample()
     noise = dataclasses.replace(ensemble.noise, factor=factor * ensemble.noise.factor)
     return dataclasses.replace(ensemble, noise=noise)
@@ -296,7 +296,7 @@ def test_paths_that_leave_the_range_of_the_data_or_come_to_rest_are_told(found):
     assert f"heat ({low:.4g} to {high:.4g}) in " in wide
     (still,) = found.forecast(60, key=KEY, ensemble=louder(found, 0.02)).notes
     assert "come to rest on most paths" in still
-    # Of so few samples nothing is known.
+    # So few samples determine nothing.
     assert found.forecast(30, key=KEY, ensemble=louder(found, 0.02)).notes == ()
 
 
@@ -352,8 +352,8 @@ def test_irregular_sampling_is_refused():
 
 @pytest.mark.slow
 def test_rain_that_is_forecast_below_zero_is_told():
-    """The drift does not know that a variable rests at zero; one that is below at times does not
-    rest there.
+    """The drift does not know that a variable rests at zero; a variable that is sometimes below
+    zero does not rest there.
     """
     rng, x = np.random.default_rng(0), np.zeros((300, 2))
     x[:, 0] = np.where(rng.random(300) < 0.4, rng.gamma(1.0, 1.0, 300), 0.0)

@@ -1,4 +1,4 @@
-"""Missing values estimated by the learned system: against Gaussian conditionals, and the truth."""
+"""Missing values estimated by the learned system, against Gaussian conditionals and the truth."""
 
 import dataclasses
 
@@ -26,7 +26,7 @@ FAST = ndde.Recipe(
 )
 
 
-# ---- the path itself, of a linear law that is known ----
+# ---- the path itself, for a known linear law ----
 
 NOW, LATE = np.array([[0.8, 0.3], [-0.2, 0.7]]), np.array([[0.1, 0.0], [0.2, -0.1]])
 FACTOR = np.array([[0.5, 0.0], [0.2, 0.4]])
@@ -121,7 +121,7 @@ def test_what_no_step_leads_to_is_held_to_the_mean():
     missing[0] = True
     problem = dataclasses.replace(linear_problem(x, missing), center=np.array([3.0, -1.0]))
     path = most_likely(linear_law, problem, draws=0, rng=np.random.default_rng(0))
-    # The first sample enters one step only, as the past: a regression with a prior, by hand.
+    # The first sample enters only one step, as the past: a regression with a prior, by hand.
     a, rest = LATE, x[3] - NOW @ x[2]
     weight = np.linalg.inv(FACTOR @ FACTOR.T)
     precision = a.T @ weight @ a + np.eye(2)
@@ -130,7 +130,7 @@ def test_what_no_step_leads_to_is_held_to_the_mean():
     np.testing.assert_allclose(path.errors**2, np.diag(np.linalg.inv(precision)), rtol=1e-4)
 
 
-# ---- of a discovery ----
+# ---- discoveries ----
 
 
 def spoilt(x, seed=1, share=0.04, length=14):
@@ -177,7 +177,7 @@ def test_errors_are_as_large_as_they_say(made):
     lines = [np.interp(row, row[~g], v[~g]) for g, v in zip(GONE.T, Y.T, strict=True)]
     by_lines = (np.stack(lines, axis=1) - X)[GONE]
     assert np.mean((values - X)[GONE] ** 2) < 0.7 * np.mean(by_lines**2)
-    # What is likely lies less far from its neighbours than what is drawn, as often as not.
+    # Draws scatter about the likely values by their errors.
     for draw in made.draws:
         apart = (draw.values[0] - values)[GONE] / errors[GONE]
         assert 0.65 < np.mean(apart**2) < 1.35
@@ -226,7 +226,7 @@ def test_a_law_closes_gaps_better_than_a_curve():
     y = x.copy()
     for start in range(100, 700, 100):
         y[start : start + 12] = np.nan
-    # So long that no path along a straight line leads to the one that was taken.
+    # So long that no path along a straight line leads to the true one.
     y[750:830] = np.nan
     gone = np.isnan(y[:, 0])
     found = ndde.discover(

@@ -1,4 +1,4 @@
-"""What windows do for an edge, against leaving them out."""
+"""The influence of windows on an edge, against omitting them."""
 
 import dataclasses
 
@@ -17,7 +17,7 @@ def short():
 
 
 def strength_without(found, row):
-    """Of sun -> heat, splines fitted again with one window less."""
+    """For sun -> heat, splines fitted again with one window less."""
     weight = np.array(found.windows.weight)
     weight[row] = 0
     windows = dataclasses.replace(

@@ -21,8 +21,8 @@ def test_what_is_set_moves_the_others_as_in_the_true_system(found):
     np.testing.assert_array_equal(made.effect(), made.effect(0.5))
     low, high = (made.effect(q)[-1, 1] for q in (0.05, 0.95))
     assert f"heat  {made.effect()[-1, 1]:+.3g} ({low:.3g} to {high:.3g})" in repr(made)
-    # What nothing has reached yet differs by nothing at all, in members without an edge from there:
-    # the noise is the same.
+    # Variables that the change has not reached yet do not differ at all, in members without an edge
+    # from there: the noise is the same.
     deaf = ~found.resample().graphs[:, 0, 2].any(axis=1)[np.arange(200) % 40]
     assert deaf.mean() > 0.9
     np.testing.assert_allclose(made.difference[deaf, 0, 2], 0, atol=1e-9)
@@ -31,7 +31,7 @@ def test_what_is_set_moves_the_others_as_in_the_true_system(found):
 def test_what_nothing_changes_is_said_to_be_unchanged(found):
     made = found.intervene({"ice": 0.8}, horizon=4, paths=20, key=KEY)
     assert "sun  unchanged" in repr(made) and "ice  unchanged" not in repr(made)
-    # At a high level an effect is no smaller; and a path that ran away is no size to compare with.
+    # At a high level an effect is no smaller; and the size of a diverged path is no reference.
     high = dataclasses.replace(made, baseline=made.baseline + 1e9, changed=made.changed + 1e9)
     assert "ice  unchanged" not in repr(high)
     away = np.array(made.baseline)
@@ -41,21 +41,21 @@ def test_what_nothing_changes_is_said_to_be_unchanged(found):
 
 
 def test_what_is_held_is_seen_a_delay_later_and_no_sooner(found):
-    """The sun is read two samples late: at sample 2 nothing has been heard of it, at sample 3 for
-    one sample, whenever it was taken hold of.
+    """The sun is read two samples late: it has no effect at sample 2, and at sample 3 that of one
+    sample, whenever it was set.
     """
     for start in (0, 3):
         made = found.intervene({"sun": 1.0}, horizon=HORIZON, start=start, key=KEY)
         heard = np.asarray(made.difference)[..., 1]
-        # Members may have other edges, hardly.
+        # Members may have other, weak edges.
         np.testing.assert_allclose(heard[:, : start + 2].mean(axis=0), 0, atol=0.02)
         pushed = (
             1.0 - np.asarray(made.baseline)[:, start - 1, 0]
             if start
             else (1.0 - found.samples.values[0][-1, 0])
         )
-        # 1.2 of what differs during the sample, which decays at .8 meanwhile; the sun that would
-        # have been moves on by noise, so on the mean.
+        # 1.2 of the difference during the sample, which decays at .8 meanwhile; the sun would have
+        # moved on by noise, so on the mean.
         expected = np.mean(pushed) * 1.2 * DT * (1 - 0.8 * DT / 2)
         assert heard[:, start + 2].mean() == pytest.approx(expected, rel=0.25)
 

@@ -1,4 +1,4 @@
-"""Intervals of effects hold what a drift leaves out: bends, delays between lags, readings."""
+"""Intervals of effects include the errors of a drift: curvature, delays between lags, readings."""
 
 import dataclasses
 import types
@@ -22,7 +22,7 @@ LAGS = (0, 1)
 
 
 def bent(seed, n=1200, size=0.3, noise=None):
-    """y[t+1] = y/2 + size · tanh(1.5 x[t−1]) + e: a bend that is not worth its price."""
+    """y[t+1] = y/2 + size · tanh(1.5 x[t−1]) + e: a curvature that is not worth its price."""
     rng, x = np.random.default_rng(seed), np.zeros((n, 2))
     spread = np.ones(n) if noise is None else noise(rng, n)
     for t in range(1, n - 1):
@@ -60,7 +60,7 @@ def test_a_curve_may_bend_where_the_drift_is_straight(found):
 
 @pytest.mark.slow
 def test_a_mean_slope_is_not_that_of_a_line_through_rare_extremes():
-    """A line is decided far out, where a curve that levels off is flat."""
+    """A line is determined far out, where a saturating curve is flat."""
     spread = lambda rng, n: np.exp(rng.normal(size=n))  # noqa: E731
     x = bent(1, n=3000, noise=spread)
     effects = mapped(x).effects()
@@ -71,7 +71,7 @@ def test_a_mean_slope_is_not_that_of_a_line_through_rare_extremes():
 
 
 def test_coefficients_of_bends_are_those_of_bayes():
-    """Beside joint normal distributions, averaged by their likelihoods."""
+    """Compared with joint normal distributions, averaged by their likelihoods."""
     rng, n = np.random.default_rng(2), 300
     columns = rng.normal(size=(n, 2))
     residual = 0.1 * columns[:, 0] + rng.normal(size=n)
@@ -97,7 +97,7 @@ def test_coefficients_of_bends_are_those_of_bayes():
 
 
 def regressed(x, y):
-    """A straight line through points, and what it leaves."""
+    """A straight line through points, and its residual."""
     histories = x[:, None, None]
     basis, columns = make_basis(histories, [0], []), np.stack([np.ones(len(x)), x], axis=1)
     line = np.linalg.lstsq(columns, y, rcond=None)[0]
@@ -110,7 +110,7 @@ def regressed(x, y):
 @pytest.mark.slow
 @pytest.mark.parametrize("size", [0.0, 0.2, 0.3, 0.5])
 def test_bends_of_any_size_are_held_as_often_as_they_should(size):
-    """Also those of a standard error or two: priors of smaller bends smoothed them away."""
+    """Also those of a standard error or two: priors of smaller curvature smoothed them away."""
     rng, inside = np.random.default_rng(7), []
     at = np.array([-1.0, 1.0])
     for _ in range(150):
@@ -146,7 +146,7 @@ def test_an_interval_of_two_readings_is_that_of_their_mixture():
 
 @pytest.mark.slow
 def test_an_undecided_record_may_be_a_map_or_a_flow(found):
-    """Of x[t+1] = x/2 + e the slope is −1/2 as a map, and near −ln 2 as a flow."""
+    """For x[t+1] = x/2 + e the slope is −1/2 as a map, and near −ln 2 as a flow."""
     decided = found.effects()
     assert decided.slope_low[0, 0, 0] > -np.log(2)
     undecided = dataclasses.replace(found, reading="undecided", evidence=0.0)
@@ -156,13 +156,13 @@ def test_an_undecided_record_may_be_a_map_or_a_flow(found):
     effects = undecided.effects()
     low, high = effects.slope_low[0, 0, 0], effects.slope_high[0, 0, 0]
     assert low < -np.log(2) * 0.97 and high > -0.5
-    # What is hardly a flow is hardly one here.
+    # A record that is barely a flow is barely one here.
     sure = dataclasses.replace(undecided, evidence=-20.0).effects()
     assert sure.slope_low[0, 0, 0] > -np.log(2) * 0.97
 
 
 def test_slopes_of_delays_between_lags_are_too_small_at_the_lags():
-    """A source that noise drives, read half a sample beside its delay, of 3.5 samples."""
+    """A source driven by noise, read half a sample beside its delay of 3.5 samples."""
     rng, fine, n = np.random.default_rng(5), 20, 3000
     noise = rng.normal(size=(n * fine, 2)) / np.sqrt(fine)
     x = np.zeros((n * fine + 1, 2))
@@ -205,6 +205,6 @@ def test_responses_are_heard_at_the_delay_and_not_at_the_lag_that_is_read():
     assert found[0, 1, 1].tolist() == [9.0, 10.0, 0.0, 11.0]
     pushed = np.zeros((1, 2, 2, 4))
     pushed[0, 0, 1, 2] = 1.0
-    # A rate from 1.5 to 1.75 samples after a push that lasts for a quarter.
+    # The rate from 1.5 to 1.75 samples after a push that lasts a quarter.
     heard = _respond(pushed, late, 0.5, 4, False, 4)[0][:, 0, 1]
     assert heard[1] == 0 and heard[2] > 0

@@ -1,4 +1,4 @@
-"""Seasons and trends that were removed come back in what is said of the future."""
+"""Removed seasons and trends are added to statements about the future."""
 
 import dataclasses
 
@@ -13,7 +13,7 @@ N = 600
 
 
 def waves(t):
-    """A year and a slow rise, of two variables."""
+    """A year and a slow rise, for two variables."""
     year = 2 * np.pi * t / 12
     return np.stack([10 + 3 * np.cos(year), 20 + 2 * np.sin(year) + 0.01 * t], axis=-1)
 
@@ -45,7 +45,7 @@ def test_a_forecast_goes_on_with_the_season(found):
     made = found.forecast(24, key=KEY)
     np.testing.assert_array_equal(made.ts, np.arange(N, N + 24.0))
     truth = waves(made.ts)
-    # What the last state does is forgotten after a year.
+    # The effect of the last state has decayed after a year.
     np.testing.assert_allclose(np.asarray(made.paths).mean(axis=0)[12:], truth[12:], atol=0.45)
     np.testing.assert_allclose(made.history[-5:], DATA[-5:], atol=1e-5)
 
@@ -92,7 +92,7 @@ def test_what_is_set_is_what_is_measured(found):
     )
     rule = found.intervene({"a": lambda t, x: x[0] * 0 + 12.0}, horizon=24, key=KEY)
     np.testing.assert_allclose(rule.changed, made.changed, atol=1e-4)
-    # A rule sees states as they are measured, season and all.
+    # A rule receives states as they are measured, including the season.
     seen = found.intervene({"a": lambda t, x: x[1]}, horizon=24, key=KEY)
     error = np.abs(np.asarray(seen.changed[:, :, 0] - seen.changed[:, :, 1]))
     assert error.mean() < 0.2 and np.asarray(seen.changed[:, :, 0]).min() > 20

@@ -1,4 +1,4 @@
-"""What two sources do together, against drifts whose second-order effects are known."""
+"""Joint effects of two sources, against drifts with known second-order effects."""
 
 import functools
 import io
@@ -73,7 +73,7 @@ def product_of_means(surface, x):
 
 
 def test_products_of_independent_sources_come_out_and_curves_do_not():
-    """On rows, without a model: whatever curves are added changes nothing."""
+    """On rows, without a model: additional curves change nothing."""
     rng = np.random.default_rng(0)
     x, y = rng.gamma(2.0, size=4000), rng.uniform(-1, 3, size=4000)
     grid = Grid(x, y, 8, "x", "y")
@@ -91,7 +91,7 @@ def test_products_of_independent_sources_come_out_and_curves_do_not():
 
 
 def test_of_sources_that_go_together_nothing_is_left_of_curves():
-    """Off the diagonal are no data, and what stands in for them leaves no trace on it."""
+    """There are no data off the diagonal, and their replacement leaves no trace on it."""
     rng = np.random.default_rng(1)
     x = rng.normal(size=3000)
     y = x + 0.1 * rng.normal(size=3000)
@@ -120,7 +120,7 @@ def test_a_product_is_found_with_its_size(own):
     assert surface.z.shape == (8, 8) and np.isfinite(surface.z[seen]).all()
     assert np.isnan(surface.z[~seen]).all() and np.isnan(surface.low[~seen]).all()
     error = np.abs(surface.z - PRODUCT * middle)[seen].max()
-    # Not its own, it is that of a drift for Heun's steps, and these data were made by Euler's.
+    # The drift is not its own but one for Heun's steps, and these data were made by Euler's.
     assert error < (0.05 if own else 0.2) * PRODUCT * np.abs(middle).max()
     inside = (surface.low <= PRODUCT * middle) & (PRODUCT * middle <= surface.high)
     assert inside[seen].mean() > 0.85 or not own

@@ -1,4 +1,4 @@
-"""Ensembles and effects of a linear system with delays, against that system; and what is saved."""
+"""Ensembles and effects of a linear system with delays, against that system; and saved files."""
 
 import copy
 import io
@@ -20,8 +20,8 @@ from .small import HORIZON, KEY, LAGS, NAMES, TRUTH, A, discovery, linear_path, 
 def test_resamples_contain_the_true_edges_and_no_other(found):
     ensemble = found.resample()
     assert (ensemble.share[TRUTH] > 0.9).all()
-    # Forward differences see sun at lag 1, between two candidates, so either lag may be taken;
-    # sources that drive nothing are not.
+    # Forward differences show sun at lag 1, between two candidates, so either lag may be kept;
+    # sources without effect are not.
     driven = TRUTH.any(axis=2)
     assert (ensemble.graphs.mean(axis=0).max(axis=2)[~driven] < 0.3).all()
     assert ensemble.graphs.shape == (40, *TRUTH.shape)
@@ -233,7 +233,7 @@ def test_an_export_says_what_to_install(found, monkeypatch, package, export, rem
 
 
 def test_results_are_equal_to_themselves_alone(found):
-    """Arrays within cannot be compared by a word."""
+    """Arrays inside cannot be compared by ==."""
     ensemble = found.resample(resamples=2)
     given = dict(key=KEY, ensemble=ensemble)
     made = (
@@ -298,8 +298,8 @@ def test_members_are_confined_where_the_regression_stands_alone(found):
 
 
 def test_the_noise_matrix_is_that_of_the_system_and_simulates_its_spread():
-    """Of an Ornstein–Uhlenbeck process, whose transitions and stationary covariance are known in
-    closed form.
+    """The noise of an Ornstein–Uhlenbeck process, whose transitions and stationary covariance are
+    known in closed form.
     """
     from scipy.linalg import expm, solve_continuous_lyapunov
 

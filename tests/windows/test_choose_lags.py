@@ -44,7 +44,7 @@ def test_without_delay_correlations_decide():
 
 def test_a_slow_source_tells_by_the_little_that_it_differs_from_the_present():
     # A temperature that follows a set point, and a melt that follows it ten samples late: of the
-    # levels alone, none but that of the set point goes with what the present leaves.
+    # levels alone, only that of the set point is related to the residual given the present.
     rng, n = np.random.default_rng(3), 3000
     held = rng.integers(40, 120, size=n // 40)
     point = np.repeat(rng.choice([60.0, 65.0, 70.0], size=len(held)), held)[:n]
@@ -112,7 +112,7 @@ def test_what_is_too_short_gets_the_present():
 
 
 def test_of_many_variables_no_more_lags_than_a_record_can_decide_about():
-    """Of sixty variables, three hundred samples each, one follows another after eight samples."""
+    """One of sixty variables, three hundred samples each, follows another after eight samples."""
     rng, x = np.random.default_rng(0), np.zeros((300, 60))
     for k in range(8, 300):
         x[k] = 0.5 * x[k - 1] + rng.normal(size=60)

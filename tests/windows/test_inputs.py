@@ -1,4 +1,4 @@
-"""Known inputs drive, are driven by nothing, are left as they are, and no verdict rests on them."""
+"""Known inputs drive, have no drivers, are left unchanged, and no verdict depends on them."""
 
 import jax
 import numpy as np
@@ -11,7 +11,7 @@ FAST = ndde.Recipe.fast()
 
 
 def forced(n=1200, seed=0):
-    """u, a season with jumps, moves a after four samples, a moves b after two."""
+    """u, a season with jumps, drives a after four samples, a drives b after two."""
     rng = np.random.default_rng(seed)
     u = np.sin(2 * np.pi * np.arange(n) / 37) + 2 * (np.arange(n) % 97 < 9)
     x = np.zeros((n, 2))
@@ -80,7 +80,7 @@ def test_its_future_may_be_given(found):
         found.forecast(horizon=12, paths=40, key=jax.random.key(1), inputs={"u": u}).median
         for u in (still, pulse)
     ]
-    # What enters now moves a four samples later, and not before.
+    # A value that enters now moves a four samples later, and not before.
     moved = np.abs(runs[1][:, 0] - runs[0][:, 0])
     assert moved[:3].max() < 0.15 < moved[5:8].max()
 

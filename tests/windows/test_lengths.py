@@ -1,4 +1,4 @@
-"""What many records of unlike lengths leave behind in the memory of a process.
+"""Memory of a process after many records of different lengths.
 
 `python -m tests.windows.test_lengths` prints the figures of a thousand lengths.
 """
@@ -31,7 +31,7 @@ for i in range({lengths}):
 
 
 def resident_after(lengths: int) -> tuple[float, float]:
-    """Megabytes after 50 lengths and after all of them, in a process of its own."""
+    """Megabytes after 50 lengths and after all of them, in a separate process."""
     run = [sys.executable, "-c", PROGRAM.format(lengths=lengths)]
     done = subprocess.run(run, capture_output=True, text=True, check=True)
     first, last = map(float, done.stdout.split())
@@ -41,7 +41,7 @@ def resident_after(lengths: int) -> tuple[float, float]:
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 def test_a_new_length_of_data_costs_no_memory():
-    """Every new length used to cost seven megabytes, for ever: 3.5 times as much after 300."""
+    """Every new length used to cost seven megabytes permanently: 3.5 times as much after 300."""
     first, last = resident_after(300)
     assert last < 1.15 * first
 

@@ -1,4 +1,4 @@
-"""Which samples may be the present of a window."""
+"""Samples that may be the present of a window."""
 
 import dataclasses
 
@@ -31,7 +31,7 @@ def test_rows_are_those_whose_steps_begin_in_the_mask(scheme):
     ]
     np.testing.assert_array_equal(masked.valid, by_hand)
     assert 0 < sum(by_hand) < len(by_hand)
-    # The past comes from outside as well, and in the units of the whole record.
+    # The past comes from outside the mask as well, in the units of the whole record.
     np.testing.assert_array_equal(masked.history[masked.valid], whole.history[masked.valid])
     assert not np.asarray(masked.weight)[~np.asarray(masked.valid)].any()
     assert int(masked.dropped) == 0
@@ -137,7 +137,7 @@ DT, HALF = 0.2, 100
 
 
 def seasonal(n=3000, seed=0):
-    """In winters a drives b two samples later by +1, in summers by −1."""
+    """In winter a drives b two samples later by +1, in summer by −1."""
     rng, x = np.random.default_rng(seed), np.zeros((n, 2))
     winter = (np.arange(n) // HALF) % 2 == 0
     for k in range(2, n - 1):
@@ -175,7 +175,7 @@ def test_each_season_has_its_law(halves, season, sign):
     assert effects.slope[edge] == pytest.approx(sign, abs=0.15)
     assert effects.share[edge] > 0.9
     mask = halves[2] if season == "winter" else ~halves[2]
-    # Rows of the ensemble begin in the mask, and so the noise is that of the season.
+    # Rows of the ensemble begin in the mask, so the noise is that of the season.
     at = effects.ensemble.rows.position
     assert mask[at].all()
     np.testing.assert_allclose(

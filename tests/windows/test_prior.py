@@ -1,4 +1,4 @@
-"""Prior knowledge: built from names, obeyed by whatever fits windows."""
+"""Prior knowledge: built from names, obeyed by every method that fits windows."""
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -126,7 +126,7 @@ def test_search_among_lags_obeys(quick):
     for graph in (found.graph, found.screening.graph):
         assert not bool(graph[(*FORBIDDEN, 0)]) and bool(graph[(*REQUIRED, 0)])
     np.testing.assert_array_equal(found.graph[:, 1:, 0], TRUTH.T[:, 1:])
-    # With nothing left to choose from, the shortlist still names every input once.
+    # With nothing left to choose from, the shortlist still contains every input once.
     nothing = ndde.prior_knowledge(3, forbidden=[(i, j) for i in range(3) for j in range(3)])
     empty = ndde.select.search_lags(
         eqx.tree_at(lambda w: w.prior, windows(), nothing), key=jr.key(1), config=quick

@@ -1,4 +1,4 @@
-"""Difference schemes, noise estimates and the rule that joins them."""
+"""Difference schemes, noise estimates and the rule that combines them."""
 
 import math
 
@@ -34,7 +34,7 @@ def physical_rates(windows):
 
 
 def lorenz(sigma, n=20_000, dt=0.01, seed=0):
-    """Euler-Maruyama, so that σ² dt is exactly the variance the noise adds to an increment."""
+    """Euler-Maruyama, so that σ² dt is exactly the variance that noise adds to an increment."""
     rng = np.random.default_rng(seed)
     path, state = np.empty((n, 3)), np.array([1.0, 1.0, 20.0])
     for k in range(n):
@@ -175,7 +175,7 @@ def test_share_needs_six_samples_and_variation():
     assert np.isfinite(noise_share(x[:6])).all()
     x[::5] = np.nan
     assert np.isnan(noise_share(x)).all()
-    # 0.1 k is a ramp up to rounding, which must not read as noise.
+    # 0.1 k is a ramp up to rounding, which must not appear as noise.
     np.testing.assert_array_equal(noise_share(0.1 * np.arange(100)), [0.0])
     np.testing.assert_array_equal(noise_share(np.ones(100)), [0.0])
 
@@ -216,8 +216,9 @@ def test_automatic_rule(share, roll_off, scheme):
 
 
 def test_roll_off_tells_white_from_filtered_noise():
-    """Increments of a random walk are white; of its band-limited version (FFT resampling), with
-    power (2 sin(w/2) / w)^2; of its averages, with the square of that."""
+    """Increments of a random walk are white; those of its band-limited version (FFT resampling)
+    have power (2 sin(w/2) / w)^2, those of its averages the square of that.
+    """
     rng = np.random.default_rng(0)
     fine = np.cumsum(rng.normal(size=(8 * 16384, 2)), axis=0)
     fine -= np.linspace(0, 1, len(fine))[:, None] * (fine[-1] - fine[0])[None]  # periodic
@@ -256,12 +257,12 @@ def test_ringing_marks_series_resampled_as_if_periodic():
     assert choose_scheme(np.full(2, 0.9), None, ringing) == "central4"
     assert choose_scheme(np.full(2, 0.9), None, ringing, delayed=True) == "central4"
     assert choose_scheme(np.full(2, 0.9), None, ringing, regular=False) == "euler"
-    # The same noise sampled point by point does not ring, nor does one whose burst is at one end.
+    # The same noise sampled point by point does not ring, nor does noise with a burst at one end.
     assert np.all(np.asarray(end_ringing(fine[::8])) < RINGING)
     burst = fine[::8].copy()
     burst[:4] += 100 * rng.normal(size=(4, 2))
     assert np.all(np.asarray(end_ringing(burst)) < RINGING)
-    # Of several trajectories one is enough; too short, torn or traced ones do not count.
+    # One of several trajectories suffices; short, interrupted or traced ones do not count.
     np.testing.assert_allclose(end_ringing([fine[::8], resampled])[1], ringing[1])
     assert np.isnan(end_ringing(resampled[:63])).all()
     torn = np.where(np.arange(1000)[:, None] < 3, np.nan, resampled)

@@ -42,7 +42,7 @@ def test_thinning_is_what_thinned_samples_give(scheme, factor):
     direct = ndde.lagged_windows(x[::factor], dt=0.5 * factor, lags=(0, 6 // factor), scheme=scheme)
     expected = {factor * position: row for position, row in physical(direct).items()}
     assert_same(physical(thinned), expected)
-    # Of the rows possible, only those at the ends are missing.
+    # Only the possible rows at the ends are missing.
     assert len(expected) - int(thinned.n_valid) <= 4
     assert thinned.lags == (0, 6) and float(thinned.dt) == 0.5
     np.testing.assert_allclose(jnp.mean(thinned.increment, axis=0), 0, atol=1e-9)
@@ -66,14 +66,14 @@ def test_missing_values_and_several_trajectories():
     thinned = physical(ndde.windows.thin_windows(w, 2))
     rows = physical(w)
     for position, (_, rate) in thinned.items():
-        # Two steps on, known from the next rows: the mean of two forward differences.
+        # Two steps ahead, known from the next rows: the mean of two forward differences.
         np.testing.assert_allclose(rate, (rows[position][1] + rows[position + 1][1]) / 2, rtol=1e-8)
 
 
 @pytest.fixture(scope="module")
 def thinned_twice():
     """An oscillator with noise, its windows thinned by 2 and by 2 again, and those of every fourth
-    sample, which know of no thinning.
+    sample, which were never thinned.
     """
     rng, x = np.random.default_rng(3), np.zeros((1600, 2))
     for k in range(len(x) - 1):
@@ -108,7 +108,7 @@ def test_thinned_windows_know_their_step(thinned_twice, linear):
     expected = physical(ndde.fitting.correct_flow(direct, theirs))
     offset = int(thinned.position[0]) - 4 * int(direct.position[0])
     shifted = {4 * position + offset: row for position, row in expected.items()}
-    # The last row has no next one to take the past from, and the first may be cut off.
+    # The last row has no next one that supplies the past, and the first may be cut off.
     assert_same({k: v for k, v in corrected.items() if k != max(corrected)}, shifted)
     np.testing.assert_allclose(
         ndde.check.noise_covariance(thinned, ours),

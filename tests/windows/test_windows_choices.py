@@ -1,4 +1,4 @@
-"""The automatic scheme of windows and its explanation, what is refused, and odd arguments."""
+"""The automatic scheme of windows and its explanation, refusals, and unusual arguments."""
 
 import chex
 import hypothesis.strategies as st
