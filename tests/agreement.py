@@ -13,9 +13,7 @@ def check(one, batched, singles, **tolerance):
 
 
 def check_compiled(one, batched, singles, **tolerance):
-    """Check `vmap` only, for functions that are one compiled program: `jit` would compile them
-    again.
-    """
+    """Check `vmap` only, since `jit` would compile again what is one compiled program already."""
     agree(one, batched, singles, one, **tolerance)
     whole = eqx.filter_eval_shape(one, *singles[0])
     for a, b in zip(*map(jax.tree.leaves, (whole, one(*singles[0]))), strict=True):

@@ -54,9 +54,7 @@ def computed(monkeypatch, alone):
 
 
 class Deferred(concurrent.futures.Executor):
-    """An executor that computes in the calling thread, through what processes would send; it may
-    break.
-    """
+    """An executor in the calling thread, through what processes would send; it may break."""
 
     def __init__(self, breaks_at=None, error=None):
         self.sent, self.breaks_at, self.error = [], breaks_at, error

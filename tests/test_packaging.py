@@ -19,9 +19,7 @@ TESTED = [
 
 
 def lower_bounds():
-    """The oldest release by package; pinned packages, or those below an upper bound, have no other
-    to try.
-    """
+    """The oldest release by package; pinned or bounded packages have no other to try."""
     found = (re.match(r"([\w-]+)>=([\d.]+)(,.*)?$", line) for line in TESTED)
     return {m[1].lower(): m[2] for m in found if m and "<" not in (m[3] or "")}
 

@@ -35,9 +35,7 @@ X = driven()
 
 
 def in_precision(double, function):
-    """The result of a function with double precision on or off; programs of the other precision are
-    kept.
-    """
+    """The result of a function with double precision on or off; other programs are kept."""
     before = jax.config.jax_enable_x64
     jax.config.update("jax_enable_x64", double)
     try:

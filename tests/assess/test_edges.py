@@ -43,9 +43,7 @@ def regression(n=400, seed=0):
 
 @pytest.mark.parametrize("seed", range(3))
 def test_the_score_test_is_the_robust_one_of_wooldridge(seed):
-    """The regression-based statistic: n minus the residual sum of squares of ones on residual
-    products (1991).
-    """
+    """The regression-based statistic (1991): n minus the residual squares of ones on products."""
     rate, columns, given = regression(seed=seed)
     given_all = sm.add_constant(given)
     left = sm.OLS(rate, given_all).fit().resid
@@ -158,9 +156,7 @@ def test_they_rank_links():
 
 @pytest.mark.parametrize("direct", [False, True])
 def test_links_that_stand_for_what_drives_their_source_are_unconfirmed(direct):
-    """u drives s, and s or u itself drives t: s -> t is kept in both cases, and is true in only
-    one.
-    """
+    """u drives s, and s or u itself drives t: s -> t is kept in both cases and true in only one."""
     rng, x = np.random.default_rng(0), np.zeros((600, 3))
     for k in range(2, 599):
         x[k + 1] = 0.3 * x[k] + rng.normal(size=3)
@@ -174,9 +170,7 @@ def test_links_that_stand_for_what_drives_their_source_are_unconfirmed(direct):
 
 
 def test_links_that_are_felt_in_products_alone_are_not_called_unconfirmed():
-    """t follows the product of two signs: neither alone explains any of it, as an innovation or
-    not.
-    """
+    """t follows the product of two signs: neither alone explains any of it, innovation or not."""
     rng = np.random.default_rng(1)
     x = np.sign(rng.normal(size=(600, 3)))
     x[1:, 2] = x[:-1, 0] * x[:-1, 1] + 0.3 * rng.normal(size=599)
@@ -205,9 +199,7 @@ def test_sources_count_less_by_what_chance_explains():
 
 @pytest.mark.slow
 def test_what_nothing_drives_ranks_so():
-    """An actuator with a slowly decaying state and an arm that rings: its past explains most of its
-    rate.
-    """
+    """An actuator that decays slowly and an arm that rings: its past explains most of its rate."""
     rng, x = np.random.default_rng(1), np.zeros((600, 2))
     for k in range(2, 600):
         x[k, 0] = 0.8 * x[k - 1, 0] + 0.2 * rng.normal()

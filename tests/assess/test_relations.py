@@ -497,9 +497,7 @@ def test_an_effect_that_is_alike_for_high_and_low_values_is_followed():
 
 @pytest.mark.slow
 def test_errors_of_measurement_are_no_hidden_driver():
-    """The measured state is not the true one: its past has more information, without a hidden
-    driver.
-    """
+    """The true state was not measured: the past has more information, without a hidden driver."""
     every = at_present(3, np.ones((3, 3)))
     paths = noisy_path(lambda x: np.stack(lorenz84(x)), 3, 0.05, 0.0)
     rng = np.random.default_rng(1)

@@ -139,9 +139,7 @@ def test_a_bend_that_polynomials_lack_is_that_of_the_drift():
 
 @pytest.mark.slow
 def test_maps_without_noise_are_carried_by_nothing_else():
-    """Chaos with known links, exactly learned; normal scores of its arcsine law are curved
-    elsewhere.
-    """
+    """Chaos with known links, exactly learned; normal scores of its arcsine law bend elsewhere."""
     rng = np.random.default_rng(1)
     x = np.empty((400, 3))
     x[0] = rng.uniform(0.2, 0.8, 3)
@@ -167,9 +165,7 @@ def within_chance(batch, links):
 
 
 def test_what_a_hidden_driver_leaves_is_replaceable_and_what_is_clean_is_not():
-    """With its apparent links: between the two variables that it drives, and from the past of one
-    to both.
-    """
+    """With its apparent links: between the two that it drives, and from the past of one to both."""
     hidden = generators.hidden_flow(6, kind="slow", n=600, seed=1)
     links = hidden.links.copy()
     links[:, 0, 1, [1, 4]] = links[:, 2, 1, 3] = True

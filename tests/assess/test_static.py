@@ -25,9 +25,7 @@ def test_a_product_and_a_sum_are_functions_of_others_and_their_terms_are_not():
 
 
 def test_what_moves_by_itself_is_not_computed_however_well_others_tell_it():
-    """The last variable of a cascade is nearly the previous one, but every step has innovations of
-    its own.
-    """
+    """The last of a cascade is nearly the previous one, but each step has its own innovations."""
     rng, x = np.random.default_rng(4), np.zeros((2000, 2))
     for t in range(1999):
         first = np.sin(0.03 * t) + 0.005 * rng.normal()

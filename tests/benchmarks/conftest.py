@@ -1,6 +1,4 @@
-"""Shared parts of the tests of benchmarks on graphs: synthetic graphs, a store, a method for one
-test.
-"""
+"""Shared parts of tests of graph benchmarks: synthetic graphs, a store, a method for one test."""
 
 import jax.random as jr
 import numpy as np

@@ -273,9 +273,7 @@ def test_single_coefficients_reach_the_methods():
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["agl", "agl_free", "cnode", "pathreg", "node", "l0ndde_paper"])
 def test_baselines_on_a_driven_variable(name):
-    """Two variables, the first of which drives the second; a method that ranks that edge last found
-    nothing.
-    """
+    """The first of two variables drives the second; a method that ranks it last found nothing."""
     rng = np.random.default_rng(0)
     x = np.zeros((500, 2))
     for k in range(499):

@@ -18,9 +18,7 @@ def edges_of(graph):
 
 
 def growth_law(n_nodes):
-    """The probability of every tree: node k drives one earlier node, with probability proportional
-    to its parents plus one.
-    """
+    """The probability of every tree: node k drives an earlier node in proportion to parents + 1."""
     law = {}
     for targets in itertools.product(*(range(new) for new in range(1, n_nodes))):
         probability = 1.0

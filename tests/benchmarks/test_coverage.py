@@ -71,9 +71,7 @@ def test_one_tiny_record_of_each_kind(tmp_path, capsys):
 
 @pytest.mark.slow
 def test_delays_of_flows_lie_in_their_intervals_as_often_as_they_should():
-    """Intervals given the graph; they used to reach half a sample to either side, and held all
-    delays.
-    """
+    """Intervals given the graph; they used to reach half a sample either way, and held all."""
     inside, widths = [], []
     for seed, number in np.ndindex(2, 20):
         one = sized.record("linear flow", 1000, 9 + seed, number)

@@ -187,7 +187,7 @@ def test_the_page_says_what_was_published():
 
 @pytest.mark.slow
 def test_rates_on_records_that_no_table_has():
-    """Of 32 records with a hidden driver one may be certified; of 36 clean ones two called so."""
+    """One of 32 records with a hidden driver may be supported; two of 36 clean ones may get one."""
     found = {
         group: [
             calibration.evaluate(task)[0].metrics

@@ -199,9 +199,7 @@ def test_recordings_with_levels_of_their_own_are_told_unless_these_are_taken_out
 
 @pytest.mark.slow
 def test_slow_variables_seldom_have_levels_of_their_own():
-    """Means of recordings differ as their autocorrelation allows; those of random walks differ
-    most.
-    """
+    """Means of recordings differ as autocorrelation allows; those of random walks differ most."""
     rng, told = np.random.default_rng(0), []
     for _ in range(40):
         for memory in (0.0, 0.7, 0.98):
@@ -225,9 +223,7 @@ def test_slow_variables_seldom_have_levels_of_their_own():
 @pytest.mark.parametrize("width", [2, 7, 24])
 @pytest.mark.parametrize("digits", [2, 9])
 def test_a_running_mean_beside_its_column_is_named(width, digits):
-    """Centred or of the last samples, rounded or not; another smoothed column is not a running
-    mean.
-    """
+    """Centred or of the last samples, rounded or not; another smoothed column is none."""
     x = np.round(oscillators(), digits)
     for shift in (0, width // 2):
         mean = np.convolve(x[:, 1], np.ones(width) / width)[shift:][: len(x)]

@@ -14,9 +14,7 @@ WEEKEND = (TIME % 7 > 4).astype(float)
 
 
 def visits(n=900, seed=0):
-    """Advertisements that bring visits two days later, and weekends that bring visits the day
-    after.
-    """
+    """Advertisements bring visits two days later, and weekends bring visits the day after."""
     rng = np.random.default_rng(seed)
     ads, seen = np.zeros(n), np.zeros(n)
     for t in range(3, n):

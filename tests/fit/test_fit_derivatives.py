@@ -1,6 +1,4 @@
-"""Derivatives of fitted drifts with respect to data, on graphs that lack edges, against
-differences.
-"""
+"""Derivatives of fitted drifts with respect to data, on incomplete graphs, against differences."""
 
 import jax
 import jax.numpy as jnp
@@ -124,9 +122,7 @@ def test_of_a_fit_by_adam_at_weights_that_have_not_moved():
     ids=["polynomials", "networks"],
 )
 def test_a_member_that_is_refused_does_not_reach_what_others_share(family):
-    """Its own derivatives are NaN; with respect to a number in all records those of the others
-    remain.
-    """
+    """Its own derivatives are NaN; those of the others remain, with respect to a shared number."""
     x = np.stack([np.sin(T), np.cos(T)], axis=1) + NOISE
 
     def one(c, x):

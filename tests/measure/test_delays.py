@@ -65,9 +65,7 @@ def test_a_delay_that_runs_to_the_end_of_its_room_stays_at_its_candidate():
 
 @pytest.mark.parametrize("memory", [0.0, 0.98])
 def test_a_delay_that_stays_at_its_lag_may_be_at_others_that_the_data_do_not_exclude(memory):
-    """Neighbouring lags of a slow source are equivalent: the neighbours alone contained the truth
-    too rarely.
-    """
+    """Neighbouring lags of a slow source are equivalent; neighbours alone held too little."""
     rng, x = np.random.default_rng(2), np.zeros((300, 2))
     for t in range(2, 299):
         x[t + 1, 0] = memory * x[t, 0] + np.sqrt(1 - memory**2) * rng.normal()

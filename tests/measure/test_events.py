@@ -27,9 +27,7 @@ def found(flood):
 
 
 def step_test(steps, seed=0):
-    """Return a valve that is set so often, and a variable that follows it after a dead time of 13
-    samples.
-    """
+    """Return a valve that is set so often, and a variable with a dead time of 13 samples."""
     rng, x = np.random.default_rng(seed), np.zeros((1500, 2))
     x[:, 0] = np.repeat(rng.permutation(steps) % 4, -(-1500 // steps))[:1500]
     for k in range(1, 1500):

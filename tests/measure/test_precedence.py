@@ -1,6 +1,4 @@
-"""Which variable predicts which first, and travel times, against brute-force regressions and known
-waves.
-"""
+"""Which variable precedes, and travel times, against brute-force regressions and known waves."""
 
 import tracemalloc
 
@@ -27,9 +25,7 @@ def flood(*, n=1500, seed=0, dim=4):
 
 
 def feedback(*, n=1500, seed=0):
-    """Two variables that drive each other equally, one with nine times the noise and in another
-    unit.
-    """
+    """Two variables that drive each other equally, one with nine times the noise, other units."""
     rng = np.random.default_rng(seed)
     x = np.zeros((n, 3))
     step = np.array([[0.6, 0.3, 0.0], [0.3, 0.6, 0.0], [0.0, 0.4, 0.5]])

@@ -17,9 +17,7 @@ QUICK = ndde.fitting.StrengthConfig(steps=15, fold_steps=5, restarts=1, folds=3,
 
 @pytest.fixture(scope="module")
 def linear():
-    """Rates that are exactly linear in white inputs: the cost of dropping one is that of
-    regression.
-    """
+    """Rates exactly linear in white inputs: the cost of dropping one is that of regression."""
     rng = np.random.default_rng(0)
     n = 400
     z = rng.normal(size=(n, 1, 2))

@@ -54,9 +54,7 @@ def test_interval_coverage_counts_what_came():
 
 @pytest.mark.parametrize("level", [0.0, 1e6, 1e9])
 def test_scores_do_not_depend_on_the_level(level):
-    """Single precision cannot distinguish 1e9 from its neighbours: every forecast appeared exact
-    there.
-    """
+    """Single precision cannot distinguish 1e9 from its neighbours: all forecasts looked exact."""
     rng = np.random.default_rng(0)
     x, y = rng.normal(size=(50, 20, 2)), rng.normal(size=(20, 2))
     with jax.enable_x64(False):

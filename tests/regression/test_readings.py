@@ -102,9 +102,7 @@ def test_where_paths_bend_the_mean_of_a_parabola_is_exact(delay):
 
 
 def test_neighbours_tell_smooth_paths():
-    """For a random walk the errors of lines are half the variance of a step; for sines those of
-    Taylor's formula.
-    """
+    """For a random walk lines err by half a step's variance; for sines by Taylor's formula."""
     rng, t = np.random.default_rng(0), np.arange(20_000.0)
     walk, wave = rng.normal(size=len(t)).cumsum(), np.sin(0.1 * t)
     between = InterpolationErrors.of([np.stack([walk, wave], axis=1)])
@@ -266,9 +264,7 @@ def test_a_delay_between_coarse_lags_is_no_reason_for_a_map():
 
 
 def test_a_noise_free_map_of_products_is_a_map():
-    """Coupled logistic maps: sums of splines have no products, and more columns approximate them
-    better.
-    """
+    """Coupled logistic maps: sums of splines have no products, and more columns come closer."""
     x = np.random.default_rng(0).uniform(0.2, 0.8, (700, 3))
     for t in range(len(x) - 1):
         grown = 3.9 * x[t] * (1 - x[t])
@@ -282,9 +278,7 @@ def test_a_noise_free_map_of_products_is_a_map():
 
 
 def spread_autoregression(seed, dim=6, n=600):
-    """A sparse autoregression with the same size at three lags, of itself and of one other
-    variable.
-    """
+    """A sparse autoregression with the same size at three lags, of itself and of one other."""
     rng, matrix = np.random.default_rng(seed), np.zeros((dim, dim))
     for target in range(dim):
         matrix[target, [target, (target + rng.integers(1, dim)) % dim]] = 0.15

@@ -326,9 +326,7 @@ def spoilt_discovery(whole, rng):
 
 
 def fuzz_discoveries(directory, draws, seed=0):
-    """The number of loads that ended in a discovery; all others ended in one sentence, within the
-    memory.
-    """
+    """Count loads that ended in a discovery; all others ended in one sentence, within memory."""
     rng = np.random.default_rng(seed)
     small.discovery(small.linear_path(60), small.TRUTH).save(directory)
     file, loaded = directory / "discovery.npz", 0

@@ -68,9 +68,7 @@ def test_common_factors_take_nothing_from_levels_that_last():
 
 
 def volatile(seed, variables=8, n=1200):
-    """Return independent noise with wandering variance, the same for all variables, and its
-    variance.
-    """
+    """Return independent noise, whose varying variance is the same for all, and that variance."""
     rng = np.random.default_rng(seed)
     size = np.zeros(n)
     for t in range(1, n):

@@ -130,9 +130,7 @@ def test_inputs_that_act_only_through_one_another_are_found_among_many():
 
 @pytest.mark.slow
 def test_products_of_present_states_are_found_among_many_lags():
-    """Sums over all lags follow the smooth path of a ring closely, but its drift consists of
-    products.
-    """
+    """Sums over all lags follow the smooth path of a ring closely, but its drift has products."""
     x, truth = lorenz_ring(5, 400)
     windows = ndde.lagged_windows(x, dt=0.05, lags=range(5), scheme="central4")
     found = ndde.select.spline_graph(windows)
@@ -183,9 +181,7 @@ def test_a_constant_variable_gives_nan(pair):
 @pytest.mark.slow
 @pytest.mark.parametrize("what", ["risk", "scores"])
 def test_worth_has_the_derivatives_of_differences(pair, what):
-    """With respect to rates and states, on the graph that is found; single terms enter or leave at
-    jumps.
-    """
+    """By rates and by states, on the graph that is found; single terms enter or leave at jumps."""
 
     @jax.jit
     def total(c):

@@ -45,9 +45,7 @@ def test_a_map_that_contracts_strongly_in_single_precision():
 
 
 def test_a_direction_that_a_map_forgets_has_no_exponent():
-    """Two logistic maps, one of which reads the other a step late: three of four numbers are
-    carried on.
-    """
+    """Two logistic maps, one of which reads the other a step late: three of four numbers go on."""
 
     def coupled(t, x, lagged, args):
         mixed = 0.3 * lagged[0, 0] + 0.7 * x[1]

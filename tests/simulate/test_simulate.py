@@ -110,9 +110,7 @@ HEUN = pytest.param(diffrax.Heun(), marks=pytest.mark.slow)
 
 @pytest.mark.parametrize("solver", [diffrax.Euler(), HEUN, diffrax.Tsit5()])
 def test_without_delays_equals_diffrax(solver):
-    """On the same increments, to rounding. Diffrax has no SDE order for Tsit5, so it has no noise
-    here.
-    """
+    """On the same increments, to rounding; without noise for Tsit5, which has no SDE order."""
     n, dt = 300, 0.02
     drift = lambda t, x, args: jnp.stack([x[1] + jnp.sin(t), -args * x[0] ** 3])  # noqa: E731
     noise = ndde.simulate.GridBrownianPath(jr.key(3), n_steps=n, dt=dt, shape=(2,))
