@@ -45,7 +45,7 @@ def archive(**members):
 
 
 def frame(make):
-    """A Parquet file of what `make(pandas)` returns."""
+    """A Parquet file of the frame that `make(pandas)` returns."""
 
     def write(path):
         import pandas
@@ -56,7 +56,7 @@ def frame(make):
 
 
 def netcdf(make):
-    """A NetCDF file of what `make(xarray)` returns."""
+    """A NetCDF file of the data set that `make(xarray)` returns."""
 
     def write(path):
         import xarray

@@ -309,8 +309,9 @@ def _edits(found, cut, scale, delay) -> tuple[Edits | None, list[tuple[int, int,
         places, mask = _edge(found, edge, name), np.zeros(at.shape, bool)
         if name == "delay" and len(places) > 1:
             raise ValueError(
-                f"{_said(edge)} is kept at lags {', '.join(str(found.lags[a]) for *_, a in places)}"
-                "; say which one gets the new delay, as (source, target, lag)."
+                f"{_said(edge)} has edges at lags "
+                f"{', '.join(str(found.lags[a]) for *_, a in places)}; say which one gets the new "
+                "delay, as (source, target, lag)."
             )
         for i, j, a in places:
             mask[j, inputs_of(found, i, j, a), i] = True
