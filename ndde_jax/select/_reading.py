@@ -44,8 +44,8 @@ SEARCHED = {
     "with its best inputs and products.",
 }
 READ_AS_MAP = (
-    "The samples are read as a map, from one sample to the next. With states halfway through each "
-    "step, neighbouring lags of an input would undo one another."
+    "The samples are read as a map, from one sample to the next. With states halfway through "
+    "each step, neighbouring lags of an input would have opposite effects."
 )
 BY_LOGARITHMS = (
     "That was decided by the logarithms of {names}: changes proportional to the level are likelier "
