@@ -1,5 +1,7 @@
 """Ranking of sources: what distinguishes delays from proxies, and the underlying regressions."""
 
+import itertools
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -8,7 +10,7 @@ import pytest
 
 import ndde_jax as ndde
 from ndde_jax.measure import _relevance
-from ndde_jax.measure._relevance import _shares, linear_gains, rank, relevance
+from ndde_jax.measure._relevance import _shares, linear_gains, own_risk, rank, relevance
 from ndde_jax.select._screened import Screened
 from ndde_jax.windows._windows import KnownData
 
@@ -115,3 +117,88 @@ def test_trust_weighs_the_present_against_the_past(windows, monkeypatch):
     worth = np.maximum(np.asarray(now.value).max(axis=2), np.asarray(now.source_value))
     np.testing.assert_allclose(found[0.0], _shares(worth, 0.5))
     assert np.abs(found[1e9] - found[0.0]).max() > 0.1
+
+
+def chaotic(rate, start, dt, n=1000):
+    """A path by the classical Runge-Kutta method, after a while."""
+    x, path = np.array(start, float), []
+    for _ in range(n + 200):
+        first = rate(x)
+        second = rate(x + dt / 2 * first)
+        third = rate(x + dt / 2 * second)
+        x = x + dt / 6 * (first + 2 * second + 2 * third + rate(x + dt * third))
+        path.append(x)
+    path = np.array(path[200:])
+    return (path - path.mean(axis=0)) / path.std(axis=0)
+
+
+@pytest.fixture(scope="module")
+def made():
+    """One variable of a system of Lorenz, one of a system of Rössler, and a sum of all six."""
+    lorenz = chaotic(
+        lambda x: np.array(
+            [10 * (x[1] - x[0]), x[0] * (28 - x[2]) - x[1], x[0] * x[1] - 8 / 3 * x[2]]
+        ),
+        (1, 2, 20),
+        0.02,
+    )
+    roessler = chaotic(
+        lambda x: np.array([-x[1] - x[2], x[0] + 0.2 * x[1], 0.2 + x[2] * (x[0] - 5.7)]),
+        (1, 2, 0),
+        0.1,
+    )
+    both = np.concatenate([lorenz, roessler], axis=1)
+    total = both @ [0.8, -1.1, 0.6, 0.9, 0.7, -0.8]
+    x = np.stack([lorenz[:, 0], roessler[:, 0], total], axis=1)
+    return Screened(ndde.lagged_windows(x, dt=1.0, lags=(0, 2, 4, 6)))
+
+
+def test_what_moves_by_itself_follows_from_its_own_past(made):
+    own = own_risk(made.data)
+    assert own[:2].max() < 0.3 * own[2] and own.max() < 1
+
+
+def test_effects_are_no_sources_of_what_moves_by_itself(made):
+    value, _ = relevance(made)
+    assert value[:2, 2].min() > 1.5 * max(value[2, :2].max(), value[0, 1], value[1, 0])
+
+
+def test_the_own_past_is_fitted_by_the_best_polynomial(windows):
+    """Per degree of freedom, with weights, and by fewer terms for fewer windows."""
+    data = KnownData(windows)
+    weight = np.linspace(0.5, 1.5, len(data.outputs))
+    past, y = data.inputs[:, 1::3], data.outputs[:, 1]
+    terms = {0: np.ones((len(y), 1))}
+    for degree in (1, 2, 3):
+        new = [
+            past[:, list(t)].prod(axis=1)
+            for t in itertools.combinations_with_replacement(range(3), degree)
+        ]
+        terms[degree] = np.column_stack([terms[degree - 1], *new])
+
+    def left(degree, rows):
+        columns, root = terms[degree][rows], np.sqrt(weight[rows])
+        c = np.linalg.lstsq(columns * root[:, None], y[rows] * root, rcond=None)[0]
+        rest = (weight[rows] * (y[rows] - columns @ c) ** 2).sum()
+        return rest / (len(root) - columns.shape[1])
+
+    for n, degrees in ((len(y), (1, 2, 3)), (45, (1, 2)), (10, (0,))):
+        some = data.weighing(np.where(np.arange(len(y)) < n, weight, 0))
+        rows = slice(n)
+        expected = min(1, *(left(d, rows) / left(0, rows) for d in (0, *degrees)))
+        assert own_risk(some)[1] == pytest.approx(expected, rel=1e-6)
+
+
+def test_a_long_record_is_thinned_for_the_own_past(windows, monkeypatch):
+    data = KnownData(windows)
+    whole = own_risk(data)
+    monkeypatch.setattr(_relevance, "ENOUGH", 10)
+    np.testing.assert_allclose(own_risk(data), whole, atol=0.1)
+    assert (own_risk(data) != whole).any()
+
+
+def test_what_rounding_leaves_does_not_order_two_variables():
+    weight = _relevance._openness(np.array([0.0, 1e-9, 0.5, 0.2]))
+    assert (np.diagonal(weight) == 1).all() and weight[2, 3] == weight[3, 2] == 1
+    assert weight[0, 1] == pytest.approx(weight[1, 0], rel=0.02) and weight[0, 1] < 0.002
+    assert weight[2, 0] < 0.002 and weight[0, 2] == pytest.approx(np.sqrt(2), abs=0.01)
