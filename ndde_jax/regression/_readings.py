@@ -17,8 +17,8 @@ correlated may also use the ends of the steps that it predicts.
 If neighbours predict every sample, there is almost no noise, and the residuals of both readings are
 errors of interpolation and of features, which a flow cannot control. Then a flow may leave up to
 ten times the residual variance of a map, because a map could jump and would have no reason to move
-so smoothly. An exception is an oscillating autoregression, for example of second order, whose
-residual is noise.
+so smoothly. Exceptions are an oscillating autoregression, for example of second order, whose
+residual is noise, and a map whose residual is noise and which needs no more inputs than the flow.
 
 If the variance of the noise changes, stretches of high variance would dominate, by more nats than
 they justify. Then the comparison is repeated with every window weighted by the inverse of the local
@@ -55,6 +55,10 @@ SETTLES, ROUNDS = 3, 2
 # The values of `GRAMS` and `FEATURES` of a design when two readings are compared, and when a map is
 # searched first.
 COMPARED, SEARCHED = (26, 8), (8, 4)
+# The same ratio from which on the allowance is doubtful if a flow needs as many inputs as the map.
+# Chosen by inspecting maps with steep responses and flows with measurement errors: an additive flow
+# that needs as many had .15, and flows with more needed fewer inputs than the map, or products.
+DOUBTFUL = 0.5
 # Number of candidates, variables × lags, from which on a flow has no delays at half samples.
 MANY = 150
 # Most candidates in the comparison for coarse lags: a size that is compiled already.
@@ -85,6 +89,9 @@ class Readings(NamedTuple):
         noise changes; else 1.
     - `smooth`: whether neighbours predict every sample, so that interpolation errors are allowed
         for.
+    - `doubtful`: the nats of each target that this allowance added to `nats`, if the residual of
+        the map is noise and the flow needs as many inputs; else 0. Without products to describe,
+        such a record is that of a map that moves smoothly.
     """
 
     nats: Float[np.ndarray, " target"]
@@ -94,6 +101,7 @@ class Readings(NamedTuple):
     distributed: KnownGraph | None = None
     trust: float = 1.0
     smooth: bool = False
+    doubtful: float = 0.0
 
     @property
     def evidence(self) -> float:
@@ -598,9 +606,12 @@ def _compare(
         weighed = _Compared.of(steps, candidates, allowed, required, 1 / variance)
         nats = weighed.nats * weighed.calibration()
     smooth = steps.between.smooth and not read.swings(candidates, steps)
+    whole, doubtful = n < most, 0.0
     if smooth:
-        nats = allowing(nats, float(n))
-    whole = n < most
+        allowed_for = allowing(nats, float(n))
+        if whole and nats.sum() < 0 and read.as_simple(steps):
+            doubtful = float(allowed_for[0] - nats[0])
+        nats = allowed_for
     told = whole and nats.sum() < CLEARLY
     weak = _distributed(weighed.as_map, weighed.plain, candidates) if told else None
     return Readings(
@@ -611,6 +622,7 @@ def _compare(
         distributed=weak,
         trust=trust,
         smooth=smooth,
+        doubtful=doubtful,
     )
 
 
@@ -682,10 +694,22 @@ class _Compared(NamedTuple):
         dim, itself = candidates.dim, np.arange(candidates.dim)
         level = self.plain.level.reshape(dim, -1, dim)[:, : len(candidates.lags)]
         lines = level[itself, :, itself].max(axis=1) == LINE
-        between, left = steps.between, np.mean(self.left[0] ** 2, axis=0)
-        ratio = left / divisor(np.mean(steps.rates**2, axis=0) * between.least)
+        between, ratio = steps.between, self.relative_residual(steps)
         noise = (ratio > 1) & (between.quintics < between.cubics)
         return bool((lines & noise).all() and np.median(ratio) > CARRIED)
+
+    def as_simple(self, steps: _Steps) -> bool:
+        """Return whether the map needs no more inputs than the flow and its residual is noise."""
+        inputs = [(level > OUT).sum() for level in (self.plain.level, self.flow.found.level)]
+        noise = np.median(self.relative_residual(steps)) > DOUBTFUL
+        return bool(inputs[0] <= inputs[1] and noise)
+
+    def relative_residual(self, steps: _Steps) -> Float[np.ndarray, " target"]:
+        """Return the residual variance of the map relative to the squared interpolation error from
+        both sides.
+        """
+        left, size = np.mean(self.left[0] ** 2, axis=0), np.mean(steps.rates**2, axis=0)
+        return left / divisor(size * steps.between.least)
 
     def calibration(self) -> float:
         """Return the factor, at most 1, by which the evidence must shrink to have the variability

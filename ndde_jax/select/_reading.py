@@ -280,15 +280,27 @@ def _as_read(
     a map if neighbouring lags of the flow undo one another, unless delays between the candidates,
     which the search lacks, are why. Neither applies where candidate lags skip samples, because a
     delay between them fits neither reading.
+
+    An allowance for interpolation errors that is doubtful (see
+    [`Readings`][ndde_jax.regression.Readings]) counts only if products describe a target better.
     """
     limit = TIE if decided == "euler" else -CLEARLY
     as_map = cut.read_as("map", readings)
+    done = {"map": as_map}
+    if readings.doubtful:
+        done["flow"] = cut.read_as("flow", readings)
+        if not _needing_products(done, readings).any():
+            plain = readings.nats - readings.doubtful * counting
+            readings = readings._replace(nats=plain, smooth=False, doubtful=0.0)
+            for one in done.values():
+                one.readings = readings
     if np.median(correlation_of_neighbours(as_map.windows)) <= MOST_PERSISTENCE:
         # Little of a value persists halfway to the next: a flow has to be clearly likelier.
         limit = CLEARLY
     likelier, other = ("map", "flow") if readings.evidence <= limit else ("flow", "map")
     between = f"{abs(readings.evidence):.3g} nats"
-    chosen = as_map if likelier == "map" else cut.read_as("flow", readings)
+    chosen = done.get(likelier) or cut.read_as(likelier, readings)
+    done[likelier] = chosen
     n, dim = float(np.asarray(chosen.windows.valid).sum()), chosen.windows.dim
     coarse = any(step > 1 for step in np.diff(cut.lags))
     tells = {
@@ -299,17 +311,12 @@ def _as_read(
     unsure = unsure and not (readings.smooth and likelier == "flow")
     needed = np.zeros(dim, bool)
     if unsure or np.asarray(chosen.found.products).any():
-        searched = {
-            likelier: chosen,
-            other: as_map if other == "map" else cut.read_as(other, readings),
-        }
+        searched = {"map": as_map, "flow": done.get("flow") or cut.read_as("flow", readings)}
         nats = _nats_of_searches(searched["map"], searched["flow"], readings) * counting
         total = float(nats.sum())
         if not readings.smooth:
             # The comparison has no products, so it says nothing about targets that need them.
-            products = sum(np.asarray(one.found.products) for one in searched.values()) > 0
-            costs = [np.asarray(one.found.cost) for one in searched.values()]
-            needed = products & (readings.map_cost - np.minimum(*costs) > NEEDED)
+            needed = _needing_products(searched, readings)
             readings = readings._replace(nats=np.where(needed, nats, readings.nats))
             likelier, other = ("map", "flow") if readings.evidence <= limit else ("flow", "map")
             between, chosen = f"{abs(readings.evidence):.3g} nats", searched[likelier]
@@ -333,6 +340,15 @@ def _as_read(
     else:
         why = SMOOTH if readings.smooth and likelier == "flow" else DECIDED[likelier]
     return chosen, (why.format(nats=between),)
+
+
+def _needing_products(
+    searched: dict[str, Screened], readings: Readings
+) -> Bool[np.ndarray, " target"]:
+    """Return the targets that products describe clearly better than the sums of the comparison."""
+    products = sum(np.asarray(one.found.products) for one in searched.values()) > 0
+    costs = np.min([np.asarray(one.found.cost) for one in searched.values()], axis=0)
+    return products & (readings.map_cost - costs > NEEDED)
 
 
 def _between_lags(readings: Readings) -> bool:

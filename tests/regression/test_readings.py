@@ -149,6 +149,28 @@ def test_an_autoregression_that_swings_is_no_flow_for_its_smoothness(seed):
     assert links == {(0, 1, 0), (0, 2, 2)}
 
 
+def steep_ring(seed, n):
+    """A map of three genes in a ring: the first activates the second, with a threshold, which makes
+    the third, which represses the first.
+    """
+    rng, x = np.random.default_rng(seed), np.full((n + 200, 3), 0.5)
+    for k in range(3, len(x)):
+        source, third = x[k - 2, 0] ** 4, x[k - 3, 2] ** 4
+        made = [0.5 / (1 + third), 0.8 * source / (0.3 + source), 0.7 * x[k - 1, 1]]
+        x[k] = np.array([0.6, 0.5, 0.4]) * x[k - 1] + made + 0.08 * rng.normal(size=3)
+    return x[200:]
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_a_map_with_steep_responses_is_no_flow_for_its_smoothness(seed):
+    x = steep_ring(seed, 500)
+    assert InterpolationErrors.of([x]).smooth
+    found = ndde.discover(x, dt=1.0, lags=tuple(range(6)), key=KEY)
+    assert found.reading != "flow" and found.verdict == "supported"
+    links = {tuple(edge) for edge in np.argwhere(found.graph).tolist() if edge[0] != edge[1]}
+    assert links == {(0, 1, 1), (1, 2, 0), (2, 0, 2)}
+
+
 @pytest.mark.slow
 def test_chaos_with_errors_of_measurement_stays_a_flow():
     """All six variables follow their own past linearly, and the residual is larger than the error
