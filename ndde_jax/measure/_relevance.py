@@ -152,7 +152,7 @@ def own_risk(data: KnownData) -> Float[np.ndarray, " target"]:
         columns = [own[:, term].prod(axis=1) for term in terms]
         both = np.stack([*columns, rates[:, j]], axis=1) * root
         # The columns of lower degrees come first, so one factor has the residuals of all.
-        left = np.linalg.qr(both, mode="r")[:, -1] ** 2
+        left = np.asarray(np.linalg.qr(both, mode="r"))[:, -1] ** 2
         per_freedom = [left[size:].sum() / (len(both) - size) for size in sizes]
         risks[j] = min(per_freedom) / divisor(per_freedom[0])
     return risks
