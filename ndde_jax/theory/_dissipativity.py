@@ -599,7 +599,8 @@ def moments(
         else:
             check_positive(slack=slack)
             if not is_traced(slack, room) and not float(slack) < float(room):
-                raise ValueError(f"slack must lie below 2p(β_0 − B) = {float(room):.4g}.")
+                most = f"{float(room):.4g}, but is {float(slack):.4g}"
+                raise ValueError(f"slack must lie below 2p(β_0 − B) = {most}. Take a smaller one.")
             spare = jnp.asarray(slack, float)
         # The largest value of k y^{p−1} − η y^p, at y = k (p − 1) / (p η).
         top = raw * (order - 1) / (order * spare)

@@ -36,9 +36,10 @@ def read_span(value: Any, found: Any, name: str, least: int = 1) -> int:
             raise ValueError(f"{name}={value!r}: {match[2]!r} is not a unit of time; {expected}")
         if ratio is None:
             said = f"in {own!r}" if own else "without a unit of time"
+            remedy = "in samples or in that unit" if own else "in samples"
             raise ValueError(
                 f"{name}={value!r} cannot be converted: the times of the data are {said}. Give it "
-                "in samples or in that unit."
+                f"{remedy}."
             )
         number *= ratio / float(found.dt)
     samples = round(number)
