@@ -131,8 +131,8 @@ def invariant_law_bound(
 
 
 def _best_time(error, start, rate):
-    """Return the later of the two times at which e / 4√t = Cγ exp(−γt). With y = 2γt this is
-    y − ln y = L.
+    """Return the later of the two times at which e / 4√t = Cγ exp(−γt), or 0 where the bound is
+    smaller there. With y = 2γt the former is y − ln y = L.
     """
     share = error / (4 * start * rate)
     level = -jnp.log(jnp.maximum(2 * rate * share**2, jnp.finfo(float).tiny))
@@ -142,7 +142,9 @@ def _best_time(error, start, rate):
     def step(_, y):
         return jnp.maximum(y - (y - jnp.log(y) - level) / jnp.maximum(1 - 1 / y, 1e-6), 1.0)
 
-    return jax.lax.fori_loop(0, NEWTON, step, 2 * level) / (2 * rate)
+    late = jax.lax.fori_loop(0, NEWTON, step, 2 * level) / (2 * rate)
+    least = error * jnp.sqrt(late) / 2 + start * jnp.exp(-rate * late)
+    return jnp.where(least < start, late, 0.0)
 
 
 class TransferCurve(eqx.Module):

@@ -65,11 +65,12 @@ def test_constants_inside_a_ball_are_handed_on():
         theory.transferred(known, error, slack=4.5)
 
 
+@pytest.mark.parametrize("prefactor", [0.1, 2.0])
 @pytest.mark.parametrize("error", [1e-4, 0.05, 0.4, 3.0])
-def test_the_time_that_makes_the_bound_smallest(error):
-    prefactor, rate, second = 2.0, 0.7, 1.5
+def test_the_time_that_makes_the_bound_smallest(error, prefactor):
+    rate, second = 0.7, 1.5
     at = lambda t: error * np.sqrt(t) / 2 + prefactor * (1 + second) * np.exp(-rate * t)  # noqa: E731
-    grid = np.exp(np.linspace(-8, 5, 4001))
+    grid = np.append(0, np.exp(np.linspace(-8, 5, 4001)))
     best = min(1.0, at(grid).min())
     given = dict(prefactor=prefactor, rate=rate, second_moment=second)
     assert float(theory.invariant_law_bound(error, **given)) == pytest.approx(best, rel=1e-4)
