@@ -406,6 +406,9 @@ def regular_reading(
     if zone is not None:
         try:
             return dates._replace(stamps=_in_zone(local, zone))
+        except KeyError as error:  # of the data base of zones
+            expected = "expected a name such as 'Europe/Berlin' or 'UTC'"
+            raise ValueError(f"--time-zone {zone} is no known time zone; {expected}.") from error
         except Exception as error:  # of pandas and of the data base of zones, of many kinds
             raise ValueError(f"--time-zone {zone}: {str(error).splitlines()[0][:200]}") from error
     rows = rows or (np.arange(len(dates.stamps)),)

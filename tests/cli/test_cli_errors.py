@@ -160,6 +160,7 @@ def test_help_names_the_decimal_marks(capsys):
         (["x.npz", "--header=no"], "--header says whether the first row of a text file"),
         (["x.npz", "--dates=day-first"], "dates in the time column are read; x.npz has none"),
         (["one.csv", "--time-zone=CET"], "--time-zone says how dates in the time column are read"),
+        (["dates.csv", "--time-zone=Mars"], "Mars is no known time zone; expected a name such as"),
         (["--example=enso", "--dates=day-first"], "--dates is for data files"),
         (["--example=enso", "--time-column=t"], "--time-column is for data files"),
     ],
@@ -178,6 +179,7 @@ def test_errors_are_one_line_and_code_2(
         "short.csv": "a,b\n1,2,3,4\n4,5,6,7\n",
         "sites.csv": "site,day,a\nb,2001-01-01,1\na,2001-01-01,1\na,2001-01-02,4\na,2001-01-03,2\n",
         "one.csv": "a\n1\n3\n2\n",
+        "dates.csv": "time,a\n2001-01-01,1\n2001-01-02,3\n2001-01-03,2\n",
     }.items():
         write(tmp_path / name, text)
     np.savez(tmp_path / "x.npz", x=np.eye(5))
