@@ -88,7 +88,7 @@ class Discovery(
     - `ranking`: a ranking of sources at any delay, `[source target]`: the share of each source in
         explaining the rate of the target, by present or past values, on the scale of the explained
         variance; or the order in time, where events pass through all variables. Where past values
-        count, the sources of a target that follows from its own past count less. It also ranks
+        count, sources of a target that its own past predicts count less. It also ranks
         sources without a kept edge. `source_scores` is the ranking corrected for chance, with what
         pairs share within a sampling interval.
     - `recipe`, `coefficient`: how the graph was chosen; `networks`: the variables whose edges were

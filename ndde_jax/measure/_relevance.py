@@ -5,9 +5,9 @@ past offers only proxies. If something is hidden, or variables are static maps o
 states, the past has information that the present lacks. The data decide which case holds: by how
 much the past lowers the residual variance left by the present.
 
-In the second case shares of a rate do not show whether anything drives it. A variable that moves by
-itself follows from its own past, but its effects, as functions of its state, also predict it. So
-the shares count by what the own past leaves open.
+In the second case, shares of a rate do not show whether anything drives it. An autonomous variable
+is predicted by its own past, and also by its effects, which are functions of its state. So shares
+are weighted by the part of the rate that the variable's own past leaves unexplained.
 """
 
 import dataclasses
@@ -30,19 +30,20 @@ from ._precedence import rank_sources
 # Weight of precedence above which a report mentions it.
 SPOKEN_OF = 0.05
 # Share of a target's variance: gains below this are no sign of hidden variables, and a variable
-# whose own past leaves less of its rate is likely to move by itself.
+# whose own past leaves less of its rate unexplained is probably autonomous.
 NOTICEABLE = 0.1
 # How fast trust in the present falls with the gain from the past, per unit of log risk. Chosen on
 # simulated networks of CausalDynamics; any value from 8 up ranks about as well.
 STEEPNESS = 16.0
 # Condition number up to which an inverse factor gives the share of a source to six digits.
 DEFINITE = 1e9
-# Degree of the polynomials of a variable's past. Where unseen variables of a chaotic system must be
-# read from that past, cubic ones leave less than quadratic ones, and tell apart more of what moves
-# by itself; quartic ones of four lags have 70 columns, too many for a few hundred windows.
+# Degree of the polynomials of a variable's past. Where it must replace unobserved variables of a
+# chaotic system, cubic polynomials leave smaller residuals than quadratic ones, which separates
+# autonomous variables better. Quartic ones of four lags have 70 columns, too many for a few hundred
+# windows.
 DEGREE = 3
-# Share of a rate's variance that rounding may leave: the precision of single precision. Smaller
-# shares do not show which of two rates follows better from its own past.
+# Share of a rate's variance within rounding errors of single precision. Smaller shares do not show
+# which of two rates its own past predicts better.
 ROUNDING = 1e-7
 # Most columns of such a polynomial, enough for cubic ones of seven lags, so that a hundred
 # variables take seconds; and windows per column from which on more hardly make its risk more exact.
@@ -86,9 +87,9 @@ def relevance(screened: Screened) -> tuple[Square, str]:
     as the root of that share alone. A search must pick one of many proxies, and with other noise
     would pick another; a linear regression on all of them does not choose. So for the past the two
     are averaged, with the squared ratio of their risks as the weight of the regression: none for
-    nonlinear effects. As far as the past counts, other sources count by what the own past leaves,
-    see `_openness`. If one lag of each source determines its target's rate, as with delays, sources
-    rank like their strengths.
+    nonlinear effects. As far as the past counts, other sources are weighted by the part that the
+    own past leaves unexplained, see `_autonomy_weights`. If one lag of each source determines its
+    target's rate, as with delays, sources rank like their strengths.
     """
     windows, found = screened.windows, screened.found
     value = _by_source(found)
@@ -106,17 +107,18 @@ def relevance(screened: Screened) -> tuple[Square, str]:
         f" rate: {trust:.0%} by its present value alone, {1 - trust:.0%} by its past as well."
     )
     value = trust * _shares(_by_source(now), 0.5) + (1 - trust) * past
-    return value * _openness(own_risk(screened.data)) ** (1 - trust), reason
+    return value * _autonomy_weights(own_risk(screened.data)) ** (1 - trust), reason
 
 
-def _openness(own: Float[np.ndarray, " target"]) -> Square:
-    """Return a weight of each source by the risks of source and target given their `own` past: 1
-    for the variable itself, and for pairs whose own past leaves a tenth of both rates.
+def _autonomy_weights(own: Float[np.ndarray, " target"]) -> Square:
+    """Return a weight for each source from the residual variances of source and target given their
+    `own` past: 1 for the variable itself, and for pairs whose own past leaves a tenth of both rates
+    unexplained.
 
-    With x = min((risk + 1e-7) / .1, 1), near 0 for a variable that moves by itself, the squared
-    weight is x_target · 2 x_target / (x_source + x_target). So the target's own past must leave
-    something to explain. If it leaves more than that of the source, the source is likelier to be
-    the cause: an effect also depends on its other causes, of which its own past tells less.
+    With x = min((risk + 1e-7) / .1, 1), near 0 for an autonomous variable, the squared weight is
+    x_target · 2 x_target / (x_source + x_target). So the target's own past must leave something
+    unexplained. If it leaves more than the source's own past does, the source is more likely to be
+    the cause: an effect also depends on its other causes, about which its own past says less.
     """
     left = np.minimum((own + ROUNDING) / NOTICEABLE, 1)
     weight = np.sqrt(2 * left[None] ** 2 / (left[:, None] + left[None]))
@@ -127,7 +129,7 @@ def own_risk(data: KnownData) -> Float[np.ndarray, " target"]:
     """Return the share of the variance of each rate that the variable's own lags leave unexplained,
     per degree of freedom, by the polynomial of up to third degree that leaves least.
 
-    Polynomials with more than a column for four windows are left out; if all are, the share is 1.
+    Polynomials with more than one column per four windows are omitted; without any, the share is 1.
     """
     kept = data.weight > 0
     inputs, n_lags = data.inputs[kept], data.inputs.shape[1] // data.dim

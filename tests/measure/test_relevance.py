@@ -153,12 +153,12 @@ def made():
     return Screened(ndde.lagged_windows(x, dt=1.0, lags=(0, 2, 4, 6)))
 
 
-def test_what_moves_by_itself_follows_from_its_own_past(made):
+def test_an_autonomous_variable_is_predicted_by_its_own_past(made):
     own = own_risk(made.data)
     assert own[:2].max() < 0.3 * own[2] and own.max() < 1
 
 
-def test_effects_are_no_sources_of_what_moves_by_itself(made):
+def test_effects_are_no_sources_of_autonomous_variables(made):
     value, _ = relevance(made)
     assert value[:2, 2].min() > 1.5 * max(value[2, :2].max(), value[0, 1], value[1, 0])
 
@@ -198,7 +198,7 @@ def test_a_long_record_is_thinned_for_the_own_past(windows, monkeypatch):
 
 
 def test_what_rounding_leaves_does_not_order_two_variables():
-    weight = _relevance._openness(np.array([0.0, 1e-9, 0.5, 0.2]))
+    weight = _relevance._autonomy_weights(np.array([0.0, 1e-9, 0.5, 0.2]))
     assert (np.diagonal(weight) == 1).all() and weight[2, 3] == weight[3, 2] == 1
     assert weight[0, 1] == pytest.approx(weight[1, 0], rel=0.02) and weight[0, 1] < 0.002
     assert weight[2, 0] < 0.002 and weight[0, 2] == pytest.approx(np.sqrt(2), abs=0.01)
