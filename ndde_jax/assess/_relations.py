@@ -370,9 +370,9 @@ def persistent(inputs: Inputs, graph: KnownGraph, left: PerRow) -> Bool[np.ndarr
         beside[j] &= ~soon
         given = [kept_columns(inputs, others), inputs.test[:, 0, j]]
         given.append(inputs.line.transpose(0, 2, 1)[:, beside])
-        left_by = residuals_of(rows.rates[:, j], np.concatenate(given, axis=1))
+        residual = residuals_of(rows.rates[:, j], np.concatenate(given, axis=1))
         # Polynomials can miss enough of a bend for its remainder to be taken for persistence.
-        drift = drift_beyond(rows, j, left_by, poor=1.0)
+        drift = drift_beyond(rows, j, residual, poor=1.0)
         if drift is not None:
             given.append(drift.without(own & (lags > 0), j)[:, None])
         columns = np.concatenate(given, axis=1)[there]

@@ -47,6 +47,10 @@ ALLOWED, SURE = 10.0, 10.0
 # a law of second order gives two or more, and less for a variable driven by another such variable.
 # Chosen by inspecting oscillating autoregressions and flows of dysts with measurement errors.
 CARRIED = 1.5
+# The same ratio from which on the allowance is doubtful if the flow needs as many inputs as the
+# map. Chosen by inspecting maps with steep responses and flows with measurement errors: the only
+# additive flow that needed as many had .15; the others needed fewer, or products.
+DOUBTFUL = 0.5
 # Most numbers in a matrix of columns; in longer records the first windows decide.
 MOST_NUMBERS = 5 * 10**7
 # Fits of a graph with the end of the step predicted by its own drift; searches with the end that
@@ -55,10 +59,6 @@ SETTLES, ROUNDS = 3, 2
 # The values of `GRAMS` and `FEATURES` of a design when two readings are compared, and when a map is
 # searched first.
 COMPARED, SEARCHED = (26, 8), (8, 4)
-# The same ratio from which on the allowance is doubtful if a flow needs as many inputs as the map.
-# Chosen by inspecting maps with steep responses and flows with measurement errors: an additive flow
-# that needs as many had .15, and flows with more needed fewer inputs than the map, or products.
-DOUBTFUL = 0.5
 # Number of candidates, variables × lags, from which on a flow has no delays at half samples.
 MANY = 150
 # Most candidates in the comparison for coarse lags: a size that is compiled already.

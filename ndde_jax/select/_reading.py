@@ -287,20 +287,26 @@ def _as_read(
     limit = TIE if decided == "euler" else -CLEARLY
     as_map = cut.read_as("map", readings)
     done = {"map": as_map}
+
+    def read_as(reading: str) -> Screened:
+        """Return the windows of a reading, searched once."""
+        if reading not in done:
+            done[reading] = cut.read_as(reading, readings)
+        return done[reading]
+
     if readings.doubtful:
-        done["flow"] = cut.read_as("flow", readings)
-        if not _needing_products(done, readings).any():
+        both = {"map": as_map, "flow": read_as("flow")}
+        if not _needing_products(both, readings).any():
             plain = readings.nats - readings.doubtful * counting
             readings = readings._replace(nats=plain, smooth=False, doubtful=0.0)
-            for one in done.values():
+            for one in both.values():
                 one.readings = readings
     if np.median(correlation_of_neighbours(as_map.windows)) <= MOST_PERSISTENCE:
         # Little of a value persists halfway to the next: a flow has to be clearly likelier.
         limit = CLEARLY
     likelier, other = ("map", "flow") if readings.evidence <= limit else ("flow", "map")
     between = f"{abs(readings.evidence):.3g} nats"
-    chosen = done.get(likelier) or cut.read_as(likelier, readings)
-    done[likelier] = chosen
+    chosen = read_as(likelier)
     n, dim = float(np.asarray(chosen.windows.valid).sum()), chosen.windows.dim
     coarse = any(step > 1 for step in np.diff(cut.lags))
     tells = {
@@ -311,7 +317,7 @@ def _as_read(
     unsure = unsure and not (readings.smooth and likelier == "flow")
     needed = np.zeros(dim, bool)
     if unsure or np.asarray(chosen.found.products).any():
-        searched = {"map": as_map, "flow": done.get("flow") or cut.read_as("flow", readings)}
+        searched = {"map": as_map, "flow": read_as("flow")}
         nats = _nats_of_searches(searched["map"], searched["flow"], readings) * counting
         total = float(nats.sum())
         if not readings.smooth:
