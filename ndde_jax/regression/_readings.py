@@ -18,7 +18,7 @@ If neighbours predict every sample, there is almost no noise, and the residuals 
 errors of interpolation and of features, which a flow cannot control. Then a flow may leave up to
 ten times the residual variance of a map, because a map could jump and would have no reason to move
 so smoothly. Exceptions are an oscillating autoregression, for example of second order, whose
-residual is noise, and a map whose residual is noise and which needs no more inputs than the flow.
+residual is noise, and a map of few inputs, no more than the flow needs, whose residual is noise.
 
 If the variance of the noise changes, stretches of high variance would dominate, by more nats than
 they justify. Then the comparison is repeated with every window weighted by the inverse of the local
@@ -47,10 +47,11 @@ ALLOWED, SURE = 10.0, 10.0
 # a law of second order gives two or more, and less for a variable driven by another such variable.
 # Chosen by inspecting oscillating autoregressions and flows of dysts with measurement errors.
 CARRIED = 1.5
-# The same ratio from which on the allowance is doubtful if the flow needs as many inputs as the
-# map. Chosen by inspecting maps with steep responses and flows with measurement errors: the only
-# additive flow that needed as many had .15; the others needed fewer, or products.
-DOUBTFUL = 0.5
+# The same ratio from which on, up to the one above, the allowance is doubtful, and the most inputs
+# per variable of a map for that: more are proxies for what the map lacks. Chosen by inspecting maps
+# with steep responses (.5 to 1.5, up to 3 inputs), flows with measurement errors and smooth flows
+# (up to .15, or with fewer inputs than the map, or with products).
+DOUBTFUL, FEW = 0.5, 3
 # Most numbers in a matrix of columns; in longer records the first windows decide.
 MOST_NUMBERS = 5 * 10**7
 # Fits of a graph with the end of the step predicted by its own drift; searches with the end that
@@ -90,8 +91,8 @@ class Readings(NamedTuple):
     - `smooth`: whether neighbours predict every sample, so that interpolation errors are allowed
         for.
     - `doubtful`: the nats of each target that this allowance added to `nats`, if the residual of
-        the map is noise and the flow needs as many inputs; else 0. Without products to describe,
-        such a record is that of a map that moves smoothly.
+        the map is noise, the flow needs as many inputs and the lags skip no samples; else 0.
+        Unless a target needs products, such a record is that of a map that moves smoothly.
     """
 
     nats: Float[np.ndarray, " target"]
@@ -609,7 +610,9 @@ def _compare(
     whole, doubtful = n < most, 0.0
     if smooth:
         allowed_for = allowing(nats, float(n))
-        if whole and nats.sum() < 0 and read.as_simple(steps):
+        # A delay between candidates that skip samples fits neither reading.
+        fine = all(step == 1 for step in np.diff(lags))
+        if whole and fine and nats.sum() < 0 and read.as_simple(steps):
             doubtful = float(allowed_for[0] - nats[0])
         nats = allowed_for
     told = whole and nats.sum() < CLEARLY
@@ -699,10 +702,12 @@ class _Compared(NamedTuple):
         return bool((lines & noise).all() and np.median(ratio) > CARRIED)
 
     def as_simple(self, steps: _Steps) -> bool:
-        """Return whether the map needs no more inputs than the flow and its residual is noise."""
+        """Return whether the map has few inputs, no more than the flow, and its residual is noise
+        that no variable carries on.
+        """
         inputs = [(level > OUT).sum() for level in (self.plain.level, self.flow.found.level)]
-        noise = np.median(self.relative_residual(steps)) > DOUBTFUL
-        return bool(inputs[0] <= inputs[1] and noise)
+        few = inputs[0] <= min(inputs[1], FEW * len(steps.rates[0]))
+        return bool(few and DOUBTFUL < np.median(self.relative_residual(steps)) < CARRIED)
 
     def relative_residual(self, steps: _Steps) -> Float[np.ndarray, " target"]:
         """Return the residual variance of the map relative to the squared interpolation error from
