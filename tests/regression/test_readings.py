@@ -171,6 +171,28 @@ def test_a_map_with_steep_responses_is_no_flow_for_its_smoothness(seed):
     assert links == {(0, 1, 1), (1, 2, 0), (2, 0, 2)}
 
 
+def doubtful(x, lags) -> float:
+    """The allowance for interpolation errors that is in doubt."""
+    every = np.ones((x.shape[1], x.shape[1], len(lags)), bool)
+    found = compare_readings([(x - x.mean(axis=0)) / x.std(axis=0)], lags, every, ~every)
+    assert found.smooth and found.name == "flow"
+    return found.doubtful
+
+
+def test_smooth_flows_keep_the_allowance():
+    """With candidates that skip samples, and with noise that is carried on as by a spring."""
+    assert doubtful(steep_ring(0, 500), tuple(range(6))) > 0
+    flies = ndde.systems.get("nicholson_blowflies")
+    path = ndde.solve_sdde(flies, n_steps=46_000, save_every=20, key=jax.random.key(0))
+    assert doubtful(np.asarray(path.ys)[500:], (0, 5, 10, 15, 20)) == 0
+    rng, x, path = np.random.default_rng(0), np.array([2.0, 0.0]), []
+    for _ in range(1700 * 20):  # Van der Pol's oscillator
+        drift = np.array([x[1], 2 * (1 - x[0] ** 2) * x[1] - x[0]])
+        x = x + 0.01 * drift + 0.01 * rng.normal(size=2)
+        path.append(x)
+    assert doubtful(np.array(path)[4000::20], (0,)) == 0
+
+
 @pytest.mark.slow
 def test_chaos_with_errors_of_measurement_stays_a_flow():
     """All six variables follow their own past linearly, and the residual is larger than the error
