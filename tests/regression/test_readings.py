@@ -179,12 +179,10 @@ def doubtful(x, lags) -> float:
     return found.doubtful
 
 
-def test_smooth_flows_keep_the_allowance():
-    """With candidates that skip samples, and with noise that is carried on as by a spring."""
+def test_the_allowance_is_not_in_doubt_with_coarse_lags_or_carried_noise():
+    """A delay between candidates fits neither reading, and a spring carries noise on."""
     assert doubtful(steep_ring(0, 500), tuple(range(6))) > 0
-    flies = ndde.systems.get("nicholson_blowflies")
-    path = ndde.solve_sdde(flies, n_steps=46_000, save_every=20, key=jax.random.key(0))
-    assert doubtful(np.asarray(path.ys)[500:], (0, 5, 10, 15, 20)) == 0
+    assert doubtful(steep_ring(0, 500), (0, 1, 2, 4)) == 0
     rng, x, path = np.random.default_rng(0), np.array([2.0, 0.0]), []
     for _ in range(1700 * 20):  # Van der Pol's oscillator
         drift = np.array([x[1], 2 * (1 - x[0] ** 2) * x[1] - x[0]])
