@@ -91,8 +91,8 @@ class Readings(NamedTuple):
     - `smooth`: whether neighbours predict every sample, so that interpolation errors are allowed
         for.
     - `doubtful`: the nats of each target that this allowance added to `nats`, if the residual of
-        the map is noise, the flow needs as many inputs and the lags skip no samples; else 0.
-        Unless a target needs products, such a record is that of a map that moves smoothly.
+        the map is noise and the flow needs as many inputs; else 0. Unless a target needs products,
+        such a record is that of a map that moves smoothly.
     """
 
     nats: Float[np.ndarray, " target"]
@@ -610,9 +610,7 @@ def _compare(
     whole, doubtful = n < most, 0.0
     if smooth:
         allowed_for = allowing(nats, float(n))
-        # A delay between candidates that skip samples fits neither reading.
-        fine = all(step == 1 for step in np.diff(lags))
-        if whole and fine and nats.sum() < 0 and read.as_simple(steps):
+        if whole and nats.sum() < 0 and read.as_simple(steps):
             doubtful = float(allowed_for[0] - nats[0])
         nats = allowed_for
     told = whole and nats.sum() < CLEARLY

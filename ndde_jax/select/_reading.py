@@ -282,7 +282,8 @@ def _as_read(
     delay between them fits neither reading.
 
     An allowance for interpolation errors that is doubtful (see
-    [`Readings`][ndde_jax.regression.Readings]) counts only if products describe a target better.
+    [`Readings`][ndde_jax.regression.Readings]) counts only with such lags, or if products describe
+    a target better.
     """
     limit = TIE if decided == "euler" else -CLEARLY
     as_map = cut.read_as("map", readings)
@@ -294,7 +295,8 @@ def _as_read(
             done[reading] = cut.read_as(reading, readings)
         return done[reading]
 
-    if readings.doubtful:
+    coarse = any(step > 1 for step in np.diff(cut.lags))
+    if readings.doubtful and not coarse:
         both = {"map": as_map, "flow": read_as("flow")}
         if not _needing_products(both, readings).any():
             plain = readings.nats - readings.doubtful * counting
@@ -308,7 +310,6 @@ def _as_read(
     between = f"{abs(readings.evidence):.3g} nats"
     chosen = read_as(likelier)
     n, dim = float(np.asarray(chosen.windows.valid).sum()), chosen.windows.dim
-    coarse = any(step > 1 for step in np.diff(cut.lags))
     tells = {
         "map": n * dim * (DECISIVE_NATS_COARSE if coarse else DECISIVE_NATS),
         "flow": n * dim * DECISIVE_NATS,
