@@ -11,14 +11,13 @@ are weighted by the part of the rate that the variable's own past leaves unexpla
 """
 
 import dataclasses
-import itertools
-import math
 
 import jax
 import numpy as np
 from jaxtyping import Float
 
 from .._types import Square, divisor, to_jax
+from ..models._polynomials import all_exponents, monomials
 from ..regression._search import WINDOWS_PER_COLUMN
 from ..regression._terms import FLOOR
 from ..samples._samples import Samples
@@ -37,17 +36,12 @@ NOTICEABLE = 0.1
 STEEPNESS = 16.0
 # Condition number up to which an inverse factor gives the share of a source to six digits.
 DEFINITE = 1e9
-# Degree of the polynomials of a variable's past. Where it must replace unobserved variables of a
-# chaotic system, cubic polynomials leave smaller residuals than quadratic ones, which separates
-# autonomous variables better. Quartic ones of four lags have 70 columns, too many for a few hundred
-# windows.
-DEGREE = 3
 # Share of a rate's variance within rounding errors of single precision. Smaller shares do not show
 # which of two rates its own past predicts better.
 ROUNDING = 1e-7
-# Most columns of such a polynomial, enough for cubic ones of seven lags, so that a hundred
-# variables take seconds; and windows per column from which on more hardly make its risk more exact.
-MOST_COLUMNS, ENOUGH = 150, 20
+# Windows per column of a polynomial from which on more hardly make its risk more exact, so that a
+# hundred variables take seconds.
+ENOUGH = 20
 
 
 def rank(samples: Samples, screened: Screened, source_value) -> tuple[Square, tuple[str, ...]]:
@@ -127,32 +121,28 @@ def _autonomy_weights(own: Float[np.ndarray, " target"]) -> Square:
 
 def own_risk(data: KnownData) -> Float[np.ndarray, " target"]:
     """Return the share of the variance of each rate that the variable's own lags leave unexplained,
-    per degree of freedom, by the polynomial of up to third degree that leaves least.
+    per degree of freedom, by the polynomial of up to third degree that leaves least. Where the lags
+    must replace unobserved variables of a chaotic system, cubic polynomials leave smaller residuals
+    than quadratic ones, which separates autonomous variables better.
 
     Polynomials with more than one column per four windows are omitted; without any, the share is 1.
     """
     kept = data.weight > 0
     inputs, n_lags = data.inputs[kept], data.inputs.shape[1] // data.dim
-    sizes = [math.comb(n_lags + degree, degree) for degree in range(DEGREE + 1)]
-    most = min(MOST_COLUMNS, len(inputs) // WINDOWS_PER_COLUMN)
-    sizes = [size for size in sizes if size <= most]
+    exponents = all_exponents(n_lags)
+    sizes = np.cumsum(np.bincount([sum(powers) for powers in exponents]))
+    sizes = sizes[sizes <= len(inputs) // WINDOWS_PER_COLUMN].tolist()
     if len(sizes) < 2:
         return np.ones(data.dim)
-    step = max(len(inputs) // (ENOUGH * sizes[-1]), 1)
+    exponents, step = exponents[: sizes[-1]], max(len(inputs) // (ENOUGH * sizes[-1]), 1)
     inputs, rates = inputs[::step], data.outputs[kept][::step]
     inputs = inputs - inputs.mean(axis=0)
     inputs = inputs / divisor(inputs.std(axis=0))
     root = np.sqrt(data.weight[kept][::step])[:, None]
-    terms = [
-        list(term)
-        for degree in range(len(sizes))
-        for term in itertools.combinations_with_replacement(range(n_lags), degree)
-    ]
     risks = np.ones(data.dim)
     for j in range(data.dim):
-        own = inputs[:, j :: data.dim]
-        columns = [own[:, term].prod(axis=1) for term in terms]
-        both = np.stack([*columns, rates[:, j]], axis=1) * root
+        columns = np.asarray(monomials(inputs[:, j :: data.dim], exponents))
+        both = np.concatenate([columns, rates[:, [j]]], axis=1) * root
         # The columns of lower degrees come first, so one factor has the residuals of all.
         left = np.asarray(np.linalg.qr(both, mode="r"))[:, -1] ** 2
         per_freedom = [left[size:].sum() / (len(both) - size) for size in sizes]
