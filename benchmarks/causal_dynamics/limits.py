@@ -20,7 +20,7 @@ Adjacency = Bool[np.ndarray, "source target"]
 # Harmonics of the calendar year in the model that made the ENSO series.
 HARMONICS = 2
 # Smallest −log p at which an edge of that model counts as found.
-SURE = -np.log(0.05)
+SIGNIFICANT = -np.log(0.05)
 
 
 def copies(edges: Adjacency) -> Int[np.ndarray, " node"]:
@@ -145,7 +145,9 @@ def seasonal_regression(x: Float[np.ndarray, "time dim"], *, period: float = 12)
     return -nested_comparisons(design, source, np.diff(x, axis=0))[1]
 
 
-def seen(labels: Adjacency, varies: Bool[np.ndarray, " node"]) -> Float[np.ndarray, "node node"]:
+def observed(
+    labels: Adjacency, varies: Bool[np.ndarray, " node"]
+) -> Float[np.ndarray, "node node"]:
     """Return the correct graph where data can show it; edges of constants share their mean."""
     known = varies[:, None] & varies[None]
     return np.where(known, labels, 0.0 if known.all() else labels[~known].mean())
@@ -187,13 +189,13 @@ def data_table(files: Iterable[Path]) -> str:
             )
         varies = np.any(np.ptp(graph.series, axis=1) > 0, axis=0)
         if not varies.all():
-            best = seen(published if corrected is None else corrected, varies)
+            best = observed(published if corrected is None else corrected, varies)
             rows.setdefault((graph.category, "right graph, constants unknown"), []).append(
                 _judged(best, published)
             )
         if graph.category == "climate/enso":
             fits = [seasonal_regression(x) for x in standardise(graph.series)]
-            scores = [_judged(fit, published, least=SURE) for fit in fits]
+            scores = [_judged(fit, published, least=SIGNIFICANT) for fit in fits]
             rows.setdefault((graph.category, "true kind of model"), []).append(
                 np.mean(scores, axis=0)
             )

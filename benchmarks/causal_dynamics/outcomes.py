@@ -36,15 +36,15 @@ def blind_to_constants(method: Method) -> Method:
 
     @functools.wraps(method)
     def wrapped(series, dt, settings, *, key):
-        seen = varying(series)
-        if not seen.any():
+        varies = varying(series)
+        if not varies.any():
             raise ValueError("every variable is constant")
-        found = method([x[:, seen] for x in series], dt, settings, key=key)
-        inside = np.ix_(seen, seen)
+        found = method([x[:, varies] for x in series], dt, settings, key=key)
+        inside = np.ix_(varies, varies)
 
         def embed(prediction):
-            scores = np.zeros(2 * seen.shape, dtype=prediction.scores.dtype)
-            graph = np.zeros(2 * seen.shape, dtype=bool)
+            scores = np.zeros(2 * varies.shape, dtype=prediction.scores.dtype)
+            graph = np.zeros(2 * varies.shape, dtype=bool)
             scores[inside], graph[inside] = prediction.scores, prediction.graph
             return Prediction(scores, graph, prediction.status)
 

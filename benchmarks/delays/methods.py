@@ -133,10 +133,10 @@ def splines(x, dt, lags, *, key):
 def search(x, dt, lags, *, key):
     """Moves judged by networks alone, where `discover` uses closed forms first."""
     passes = PASSES if x.shape[1] * len(lags) <= MANY else 1
-    return discover(x, dt, lags, key=key, recipe=moves(passes))
+    return discover(x, dt, lags, key=key, recipe=search_recipe(passes))
 
 
-def moves(passes: int = PASSES) -> ndde.Recipe:
+def search_recipe(passes: int = PASSES) -> ndde.Recipe:
     """The recipe of `search`."""
     options = dict(strategy=ndde.select.Moves(), family=ndde.models.Networks())
     return ndde.Recipe(scheme="midpoint", passes=passes, **options)

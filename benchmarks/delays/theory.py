@@ -10,7 +10,7 @@ from jaxtyping import Float
 import ndde_jax as ndde
 
 from .data import Series, simulate
-from .methods import moves
+from .methods import search_recipe
 from .settings import Specification
 
 # Beyond this number of candidates a projection omits products of inputs, which would need more
@@ -166,7 +166,7 @@ def recovery(
             coefficient = None if np.isnan(factor) else price * n_inputs
             hits, paid = 0, []
             for i, s in enumerate(series):
-                options = dict(recipe=moves(), coefficient=coefficient, key=jr.key(i))
+                options = dict(recipe=search_recipe(), coefficient=coefficient, key=jr.key(i))
                 found = ndde.discover(s.x, dt=s.dt, lags=s.lags, **options)
                 hits += bool((found.graph == s.graph).all())
                 paid.append(float(np.mean(found.strengths.threshold)))

@@ -93,7 +93,7 @@ def _process(command, environment=None) -> tuple[float, float, float]:
     # The system's figure after its end would include memory from before its start.
     pid = 0
     while pid == 0:
-        peak = _held(child.pid, peak)
+        peak = _peak_memory(child.pid, peak)
         time.sleep(0.02)
         pid, status, used = os.wait4(child.pid, os.WNOHANG)
     child.returncode = os.waitstatus_to_exitcode(status)
@@ -102,7 +102,7 @@ def _process(command, environment=None) -> tuple[float, float, float]:
     return used.ru_utime + used.ru_stime, time.perf_counter() - start, peak
 
 
-def _held(pid: int, before: float) -> float:
+def _peak_memory(pid: int, before: float) -> float:
     """Return the peak memory of a process in bytes, if the system reports it."""
     try:
         lines = Path(f"/proc/{pid}/status").read_text().splitlines()

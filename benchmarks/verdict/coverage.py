@@ -173,19 +173,19 @@ def place(graph, known: sized.Known, link: int, strength) -> int | None:
     """Return the index of the lag at which a link is found: its own lag in a map, the strongest
     kept lag of its pair in a flow; None if it is not found.
     """
-    source, target, late = known.source[link], known.target[link], known.late[link]
+    source, target, late = known.source[link], known.target[link], known.delay[link]
     kept = graph[source, target]
-    if known.inside == 1:
+    if known.substeps == 1:
         lag = sized.LAGS.index(int(late))
         return lag if kept[lag] else None
     return int(np.argmax(np.where(kept, strength[source, target], -np.inf))) if kept.any() else None
 
 
 def _delays(counts: Counts, found, known: sized.Known) -> None:
-    for link, late in enumerate(known.late):
+    for link, late in enumerate(known.delay):
         at = place(found.graph, known, link, found.scores)
         pair = known.source[link], known.target[link]
-        if known.inside == 1:
+        if known.substeps == 1:
             # For a map, the interval nearest to the lag counts, whichever lag was kept.
             kept = np.flatnonzero(found.graph[pair])
             if not len(kept):
@@ -235,7 +235,7 @@ def _curve(counts: Counts, effects, known: sized.Known, link: int, at: int) -> N
     source, target = known.source[link], known.target[link]
     lag = sized.LAGS[at]
     x, _, low, high = effects.curve(int(source), int(target), lag, points=SLICES)
-    truth = known.moved(link, x)
+    truth = known.contribution(link, x)
     truth = truth - (truth[1:] + truth[:-1]).mean() / 2
     some = list(ENDS)
     counts.add("curve", truth[some], low[some], high[some], np.ptp(truth))

@@ -73,7 +73,7 @@ def _of_batch(make: Callable, rng, p, n) -> Record:
 def _haemodynamic(rng, p, n) -> Record:
     """Return the haemodynamic response to neurons, sampled every three seconds."""
     system, every = flows.neurons(rng, p), 30
-    activity = flows.integrated(system, n * every, rng, inside=4, before=100)
+    activity = flows.integrated(system, n * every, rng, substeps=4, before=100)
     x = flows.haemodynamic(activity, rng, step=system.step, every=every)
     return Record(x, system.links, dt=3.0)
 

@@ -13,7 +13,7 @@ class Flow(NamedTuple):
     - `drift`: rate `[dim]` at a time and a state.
     - `links`: the states in each rate.
     - `start`: first state; `noise`: diffusion; `step`: time between samples.
-    - `seen`: function from states `[time dim]` to recorded variables `[time variable]`.
+    - `recorded`: function from states `[time dim]` to recorded variables `[time variable]`.
     """
 
     drift: Callable
@@ -21,19 +21,19 @@ class Flow(NamedTuple):
     start: Float[np.ndarray, " dim"]
     noise: float
     step: float
-    seen: Callable = lambda states: states
+    recorded: Callable = lambda states: states
 
 
 def integrated(
-    system: Flow, n: int, rng: np.random.Generator, *, inside: int = 10, before: int = 200
+    system: Flow, n: int, rng: np.random.Generator, *, substeps: int = 10, before: int = 200
 ) -> Float[np.ndarray, "time variable"]:
     """Return `n` samples after a transient, by fourth-order Runge–Kutta steps with Gaussian noise,
-    `inside` steps per sample.
+    `substeps` steps per sample.
 
     **Raises:** `ValueError` if it diverges.
     """
-    h, x, drift = system.step / inside, system.start, system.drift
-    kicks = system.noise * np.sqrt(h) * rng.normal(size=((n + before) * inside, len(x)))
+    h, x, drift = system.step / substeps, system.start, system.drift
+    kicks = system.noise * np.sqrt(h) * rng.normal(size=((n + before) * substeps, len(x)))
     path = np.zeros((n + before, len(x)))
     for k, kick in enumerate(kicks):
         t = k * h
@@ -42,11 +42,11 @@ def integrated(
         c = drift(t + h / 2, x + h / 2 * b)
         d = drift(t + h, x + h * c)
         x = x + h / 6 * (a + 2 * b + 2 * c + d) + kick
-        if k % inside == inside - 1:
-            path[k // inside] = x
+        if k % substeps == substeps - 1:
+            path[k // substeps] = x
     if not np.abs(path).max() < 1e6:
         raise ValueError("the flow diverges.")
-    return system.seen(path[before:])
+    return system.recorded(path[before:])
 
 
 def lorenz96(rng: np.random.Generator, dim: int, *, force: float = 10.0) -> Flow:
@@ -152,10 +152,10 @@ def haemodynamic(
     """
     from scipy import stats
 
-    t, seen = np.arange(0, 32, step), []
+    t, responses = np.arange(0, 32, step), []
     for column in activity.T:
         late = t - rng.normal(0, 0.5)
         answer = stats.gamma.pdf(late, 6) - stats.gamma.pdf(late, 16) / 6
-        seen.append(np.convolve(column, answer)[: len(activity)][::every])
-    blood = np.stack(seen, axis=1)
+        responses.append(np.convolve(column, answer)[: len(activity)][::every])
+    blood = np.stack(responses, axis=1)
     return blood + 0.01 * blood.std(axis=0) * rng.normal(size=blood.shape)

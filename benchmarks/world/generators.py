@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 # Samples before a record begins, steps per sample of a flow, and number of candidate lags.
-BEFORE, INSIDE, LAGS = 300, 20, 6
+BEFORE, SUBSTEPS, LAGS = 300, 20, 6
 
 
 class Batch(NamedTuple):
@@ -99,7 +99,7 @@ def _drawn(rng, records, dim, extra):
     return source, target, lag
 
 
-def _settled(own, source, target, lag, size, flow=False):
+def _stabilised(own, source, target, lag, size, flow=False):
     """Return sizes reduced until the linear system is stable, spectral radius .95 per sample."""
     records, dim = own.shape
     size, record, width = size.copy(), np.arange(records), LAGS * dim
@@ -134,7 +134,7 @@ def clean_map(
     source, target, lag = _drawn(rng, records, dim, extra)
     size = rng.uniform(*strength, (records, extra)) * rng.choice([-1, 1], (records, extra))
     a = rng.uniform(0.3, 0.7, (records, dim))
-    size = _settled(a, source, target, lag, size)
+    size = _stabilised(a, source, target, lag, size)
     e = _drawn_noise(noise, rng, (n + BEFORE, records, dim), shared)
     x, record = np.zeros_like(e), np.arange(records)
     for k in range(LAGS, len(x) - 1):
@@ -162,26 +162,27 @@ def clean_flow(
     """
     rng = np.random.default_rng(seed)
     source, target, lag = _drawn(rng, records, dim, extra)
-    late = lag * INSIDE + (rng.integers(0, INSIDE, lag.shape) if off_grid else 0)
+    late = lag * SUBSTEPS + (rng.integers(0, SUBSTEPS, lag.shape) if off_grid else 0)
     size = rng.uniform(*strength, (records, extra)) * rng.choice([-1, 1], (records, extra))
     g = rng.uniform(0.25, 0.6, (records, dim))
-    size = _settled(g, source, target, lag, size, flow=True)
-    steps, record = (n + BEFORE // 3) * INSIDE, np.arange(records)
+    size = _stabilised(g, source, target, lag, size, flow=True)
+    steps, record = (n + BEFORE // 3) * SUBSTEPS, np.arange(records)
     x = np.zeros((steps, records, dim))
-    scale = 0.7 / np.sqrt(INSIDE)
+    scale = 0.7 / np.sqrt(SUBSTEPS)
     e = _drawn_noise(noise, rng, (steps, records, dim), shared) * scale
-    for k in range(LAGS * INSIDE, steps - 1):
+    for k in range(LAGS * SUBSTEPS, steps - 1):
         drift = -g * x[k]
-        fade = 1 - 2 * max(k / INSIDE - BEFORE // 3, 0) / n if drifting else 1.0
+        fade = 1 - 2 * max(k / SUBSTEPS - BEFORE // 3, 0) / n if drifting else 1.0
         for m in range(extra):
             moved = _apply(kind, x[k - late[:, m], record, source[:, m]])
             drift[record, target[:, m]] += fade * size[:, m] * moved
-        x[k + 1] = 20 * np.tanh((x[k] + drift / INSIDE + e[k]) / 20)
+        x[k + 1] = 20 * np.tanh((x[k] + drift / SUBSTEPS + e[k]) / 20)
     links = np.zeros((records, dim, dim, LAGS), bool)
     for m in range(extra):
-        links[record, source[:, m], target[:, m], np.round(late[:, m] / INSIDE).astype(int)] = True
+        lag_of_link = np.round(late[:, m] / SUBSTEPS).astype(int)
+        links[record, source[:, m], target[:, m], lag_of_link] = True
     links |= np.eye(dim, dtype=bool)[None, :, :, None] & (np.arange(LAGS) == 0)
-    return Batch(x[-n * INSIDE :: INSIDE].swapaxes(0, 1), links, np.zeros((dim, dim), bool))
+    return Batch(x[-n * SUBSTEPS :: SUBSTEPS].swapaxes(0, 1), links, np.zeros((dim, dim), bool))
 
 
 # ---- hidden drivers ----
@@ -189,21 +190,21 @@ def clean_flow(
 DRIVERS = ("slow", "bursty", "oscillating", "white")
 
 
-def driver(rng, kind, records, steps, inside=1):
-    """Return hidden drivers of variance about 1, `[time record]`; `inside` steps per sample."""
+def driver(rng, kind, records, steps, substeps=1):
+    """Return hidden drivers of variance about 1, `[time record]`; `substeps` steps per sample."""
     h, u = np.zeros((steps, records)), rng.normal(size=(steps, records))
     if kind == "bursty":
-        a = np.exp(-1 / (2 * inside))
-        burst = rng.random(u.shape) < 0.04 / inside
+        a = np.exp(-1 / (2 * substeps))
+        burst = rng.random(u.shape) < 0.04 / substeps
         u = burst * rng.exponential(3.0, u.shape) * rng.choice([-1, 1], u.shape)
         for k in range(1, steps):
             h[k] = a * h[k - 1] + u[k]
     elif kind == "oscillating":
-        q, w = np.exp(-1 / (15 * inside)), 2 * np.pi / (9 * inside)
+        q, w = np.exp(-1 / (15 * substeps)), 2 * np.pi / (9 * substeps)
         for k in range(2, steps):
             h[k] = 2 * q * np.cos(w) * h[k - 1] - q * q * h[k - 2] + u[k]
     else:
-        a = np.exp(-1 / (8 * inside)) if kind == "slow" else np.exp(-1 / (0.5 * inside))
+        a = np.exp(-1 / (8 * substeps)) if kind == "slow" else np.exp(-1 / (0.5 * substeps))
         for k in range(1, steps):
             h[k] = a * h[k - 1] + u[k]
     return (h - h.mean(axis=0)) / h.std(axis=0)
@@ -230,17 +231,18 @@ def hidden_flow(records, *, n=1000, kind="bursty", strength=0.75, seed=0) -> Bat
     sample and on 1 after three.
     """
     rng = np.random.default_rng(seed)
-    steps, dim = (n + BEFORE // 3) * INSIDE, 4
-    h = driver(rng, kind, records, steps, INSIDE)
+    steps, dim = (n + BEFORE // 3) * SUBSTEPS, 4
+    h = driver(rng, kind, records, steps, SUBSTEPS)
     g, x = rng.uniform(0.2, 0.5, (records, dim)), np.zeros((steps, records, dim))
-    e = rng.normal(size=x.shape) * 0.7 / np.sqrt(INSIDE)
-    for k in range(3 * INSIDE + 1, steps - 1):
+    e = rng.normal(size=x.shape) * 0.7 / np.sqrt(SUBSTEPS)
+    for k in range(3 * SUBSTEPS + 1, steps - 1):
         drift = -g * x[k]
-        drift[:, 0] += 0.4 * x[k - INSIDE, :, 2] + strength * h[k - INSIDE]
-        drift[:, 1] += strength * h[k - 3 * INSIDE]
-        drift[:, 3] += 0.4 * x[k - 2 * INSIDE, :, 2]
-        x[k + 1] = x[k] + drift / INSIDE + e[k]
-    return Batch(x[-n * INSIDE :: INSIDE].swapaxes(0, 1), *_truth(records, (2, 0, 1), (2, 3, 2)))
+        drift[:, 0] += 0.4 * x[k - SUBSTEPS, :, 2] + strength * h[k - SUBSTEPS]
+        drift[:, 1] += strength * h[k - 3 * SUBSTEPS]
+        drift[:, 3] += 0.4 * x[k - 2 * SUBSTEPS, :, 2]
+        x[k + 1] = x[k] + drift / SUBSTEPS + e[k]
+    truth = _truth(records, (2, 0, 1), (2, 3, 2))
+    return Batch(x[-n * SUBSTEPS :: SUBSTEPS].swapaxes(0, 1), *truth)
 
 
 def _truth(records, *edges):

@@ -89,7 +89,7 @@ def drawn(
     return found.among(np.argsort(rank[found.source], kind="stable"))
 
 
-def settled(own: Float[np.ndarray, " dim"], links: Links, radius: float = 0.97) -> Links:
+def stabilised(own: Float[np.ndarray, " dim"], links: Links, radius: float = 0.97) -> Links:
     """Return links reduced until the linear map is stable."""
     dim = len(own)
     for _ in range(100):
@@ -107,7 +107,7 @@ def settled(own: Float[np.ndarray, " dim"], links: Links, radius: float = 0.97) 
     raise ValueError("the map is not stable.")
 
 
-def bent(x):
+def nonlinear_response(x):
     """The nonlinear dependence of tigramite's benchmarks."""
     return (1 + 5 * x * np.exp(-(x**2) / 20)) * x
 
@@ -120,12 +120,12 @@ def structural(
     are nonlinear if `nonlinear`.
     """
     own = rng.uniform(0.3, 0.95, dim)
-    links = settled(own, drawn(rng, dim, max(1, 3 * dim // 2), (0.1, 0.5), at_once))
+    links = stabilised(own, drawn(rng, dim, max(1, 3 * dim // 2), (0.1, 0.5), at_once))
     curved = nonlinear * (rng.random(len(links.size)) < 0.5)
     scale = rng.uniform(0.5, 2.0, dim)
 
     def moved(size, curve, value):
-        return size * np.where(curve, bent(value), value)
+        return size * np.where(curve, nonlinear_response(value), value)
 
     late = np.flatnonzero(links.lag >= 0)
     now = np.flatnonzero(links.lag < 0)
@@ -172,7 +172,7 @@ def sparse_var(rng: np.random.Generator, dim: int) -> Map:
 def threshold(rng: np.random.Generator, dim: int) -> Map:
     """Return a threshold autoregression: all effects change with the sign of their input."""
     own, other = rng.uniform(0.4, 0.8, dim), rng.uniform(-0.4, 0.2, dim)
-    links = settled(own, drawn(rng, dim, dim, (0.4, 0.8)))
+    links = stabilised(own, drawn(rng, dim, dim, (0.4, 0.8)))
 
     def step(past, noise):
         x = np.where(past[0] > 0, own, other) * past[0] + noise

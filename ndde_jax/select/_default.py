@@ -151,8 +151,8 @@ class Default(AbstractStrategy):
     tried as well, starting from the best pair of inputs, and inputs are assumed to have errors of a
     thousandth of their standard deviation. Otherwise a deterministic law would select lags that
     compensate for the error of seven knots, or adjacent states whose differences are rates. Where
-    the present states explain 99 % of a rate, and past states leave more than a hundred-thousandth
-    unexplained, only the present states are used.
+    the present states explain 99 % of a rate with no more inputs, and past states leave more than
+    a hundred-thousandth unexplained, only the present states are used.
 
     [`discover`][ndde_jax.discover] has the samples as well and does more. Where values are mostly
     innovations, like returns of shares, windows are weighted by the inverse of the local variance.

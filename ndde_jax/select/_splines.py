@@ -175,7 +175,8 @@ class Searched(NamedTuple):
 
 # Unexplained share of a rate below which a law of the present states without noise is taken to be
 # complete. Share below which a law is exact, so that the past states it needs do not merely
-# compensate for errors of the splines. Chosen by inspecting every other flow of dysts.
+# compensate for errors of the splines. Chosen by inspecting every other flow of dysts. That the
+# law needs no more inputs was chosen on these and on coupled networks of CausalDynamics.
 MISSED, KNOWN = 0.01, 1e-5
 # Largest unexplained share of a rate's variance for paths without noise. Noise of a hundredth of a
 # standard deviation per sample leaves more for any path that moves by less than a third per sample.
@@ -216,10 +217,13 @@ class _Law(NamedTuple):
 
 def _compensates(law: Fit, present: Fit, dim: int) -> Any:
     """Return whether a law reads past states that only compensate for errors of the law of the
-    present states.
+    present states, which then needs no more inputs: the present states of many variables that move
+    together also reproduce what the own past of one explains.
     """
+    inputs = law.terms.reads()
+    simple = present.terms.reads().sum() <= inputs.sum()
     close = (present.risk < MISSED) & (law.risk > KNOWN) & (law.risk < NOISELESS)
-    return close & law.terms.reads()[dim:].any()
+    return close & simple & inputs[dim:].any()
 
 
 def with_own_present(inputs: Any, j: Any, dim: int, allowed: Any, required: Any) -> Any:
@@ -246,7 +250,8 @@ def search_flow(
 
     Differences of a few states just before the present reproduce the rate of a path without noise,
     and so compensate for errors of the splines in a law of the present states. If these errors are
-    small, and past states do not explain the rest exactly, only present states are used.
+    small, the law needs no more inputs, and past states do not explain the rest exactly, only
+    present states are used.
 
     - `many`: the design with many knots; None for few knots alone.
     - `now`: the [`present_terms`][ndde_jax.select._splines.present_terms].

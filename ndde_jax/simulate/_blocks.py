@@ -75,21 +75,21 @@ def _between_states(problem: Problem, records, n_steps: int) -> Float[Array, "ti
         if problem.delays.on_grid and not problem.delays.moved:
             return jax.lax.dynamic_slice_in_dim(records[:, 0], first, n_steps)
         rows = jax.lax.dynamic_slice_in_dim(records, first, n_steps)
-        later = jax.lax.dynamic_slice_in_dim(records, first - 1, n_steps)[:, 0]
-        return between(rows[:, 0], later, rows[:, 1], fraction[i], near[i])
+        before = jax.lax.dynamic_slice_in_dim(records, first - 1, n_steps)[:, 0]
+        return between(rows[:, 0], before, rows[:, 1], fraction[i], near[i])
 
     return jnp.stack([reading(i) for i in range(problem.delays.number)], axis=1)
 
 
-def between(late, later, sooner, fraction, near):
-    """Return a reading a fraction of a step before `late`, interpolated linearly.
+def between(state, before, after, fraction, near):
+    """Return the state a fraction of a step before `state`, interpolated linearly.
 
-    `later` is the state one step before `late`. The line has kinks at states. There the derivative
-    is the mean of both sides, as in central differences.
+    `before` and `after` are the states one step earlier and later. The line has kinks at states.
+    There the derivative is the mean of both sides, as in central differences.
     """
-    slope = jnp.where(near, 0.5 * (later - sooner), later - late)
-    # In a diverged path, 0 · ∞ would spoil derivatives; `late` still shows the divergence.
-    return late + fraction * jnp.where(jnp.isfinite(slope), slope, 0)
+    slope = jnp.where(near, 0.5 * (before - after), before - state)
+    # In a diverged path, 0 · ∞ would spoil derivatives; `state` still shows the divergence.
+    return state + fraction * jnp.where(jnp.isfinite(slope), slope, 0)
 
 
 def advance(problem: Problem, tableau: Tableau, y, at, length, lagged, draw):
@@ -251,13 +251,14 @@ def _step(problem: Problem, first, limit, *, slopes: bool):
         return jnp.where(position < 0, position + n, position)
 
     def read(ring, at, i):
-        late = get(ring, slot(at - whole[i]))
+        delayed = get(ring, slot(at - whole[i]))
         if problem.delays.on_grid and not (slopes and problem.delays.moved):
-            return late
-        later = get(ring, slot(at - whole[i] - 1))
+            return delayed
+        before = get(ring, slot(at - whole[i] - 1))
         if slopes and problem.delays.moved:
-            return between(late, later, get(ring, slot(at - whole[i] + 1)), fraction[i], near[i])
-        return late + fraction[i] * (later - late)
+            after = get(ring, slot(at - whole[i] + 1))
+            return between(delayed, before, after, fraction[i], near[i])
+        return delayed + fraction[i] * (before - delayed)
 
     def step(state, k, draw):
         y, ring, at = state

@@ -1,5 +1,6 @@
 """Coverage of intervals: the systems are as described, and the table counts correctly."""
 
+import dataclasses
 import math
 
 import numpy as np
@@ -15,28 +16,28 @@ from ndde_jax.measure._delays import profile_delays
 
 def test_records_follow_their_own_links():
     one = sized.record("bent map", 60, 3, 0)
-    x, late = np.concatenate([one.x, one.after]), one.late.astype(int)
+    x, late = np.concatenate([one.x, one.after]), one.delay.astype(int)
     now = np.arange(10, 300)
     step = x[now] * (1 + one.own)
     for link in range(sized.LINKS):
-        step[:, one.target[link]] += one.moved(link, x[now - late[link], one.source[link]])
+        step[:, one.target[link]] += one.contribution(link, x[now - late[link], one.source[link]])
     left = (x[now + 1] - step).ravel()
     assert stats.kstest(left, "norm").pvalue > 0.001
-    np.testing.assert_allclose(one.read[0, 20:], one.x[20 - late[0] : 60 - late[0], one.source[0]])
-    slope = (one.moved(0, one.read[0] + 1e-6) - one.moved(0, one.read[0])).mean() / 1e-6
+    values = one.source_values[0]
+    np.testing.assert_allclose(values[20:], one.x[20 - late[0] : 60 - late[0], one.source[0]])
+    slope = np.mean(one.contribution(0, values + 1e-6) - one.contribution(0, values)) / 1e-6
     assert one.slopes[0] == pytest.approx(slope, rel=1e-4)
 
 
 def test_responses_are_those_of_the_linear_system():
     one = sized.record("linear flow", 60, 3, 0)
-    late = np.zeros(sized.LINKS)
-    now = sized.Known(**(vars(one) | {"late": late}))
+    now = dataclasses.replace(one, delay=np.zeros(sized.LINKS))
     matrix = np.diag(now.own)
     np.add.at(matrix, (now.target, now.source), now.size)
     expected = scipy.linalg.expm(4 * matrix)[now.target[1], now.source[1]]
     assert now.response(1, 4, held=False)[-1] == pytest.approx(expected, abs=0.03)
     # The source has no effect before the delay.
-    first = int(np.floor(one.late[1]))
+    first = int(np.floor(one.delay[1]))
     assert not one.response(1, first, held=True).any()
 
 
@@ -77,13 +78,13 @@ def test_delays_of_flows_lie_in_their_intervals_as_often_as_they_should():
         one = sized.record("linear flow", 1000, 9 + seed, number)
         graph = np.zeros((sized.DIM, sized.DIM, len(sized.LAGS)), bool)
         graph[:, :, 0] = np.eye(sized.DIM)
-        lag = np.round(one.late).astype(int)
+        lag = np.round(one.delay).astype(int)
         graph[one.source, one.target, lag] = True
         samples = ndde.read_samples(one.x, dt=1.0)
         windows = ndde.select.midpoint_windows(one.x, dt=1.0, lags=sized.LAGS)
         _, intervals = profile_delays(samples, windows, graph)
         ends = intervals[one.source, one.target, lag][lag > 1]
-        inside += ((ends[:, 0] <= one.late[lag > 1]) & (one.late[lag > 1] <= ends[:, 1])).tolist()
+        inside += ((ends[:, 0] <= one.delay[lag > 1]) & (one.delay[lag > 1] <= ends[:, 1])).tolist()
         widths += (ends[:, 1] - ends[:, 0]).tolist()
     # About 90; too wide is wrong as well.
     assert 0.84 < np.mean(inside) < 0.99 and np.median(widths) < 0.6

@@ -101,7 +101,7 @@ def test_a_system_that_noise_drives_away_is_left_out_and_named(files, capsys):
     kept = generate.generate_all(["Lorenz", "SprottE"], folder, seed=3, settings=wild)
     assert kept == [files[0]] and not (folder / "SprottE.npz").exists()
     assert (
-        "SprottE escapes even with 0.0625 of the noise. It is left out." in capsys.readouterr().err
+        "SprottE escapes even with 0.0625 of the noise. It is omitted." in capsys.readouterr().err
     )
     with pytest.raises(ValueError, match="none of SprottE stays on its attractor"):
         generate.generate_all(["SprottE"], folder, seed=3, settings=wild)

@@ -61,7 +61,7 @@ def test_mean_over_orders_equals_enumeration(rng):
 def test_nothing_is_known_of_constants():
     """The score is the mean over all guesses of the edges of constants."""
     labels = ~_graph(3, (0, 2), (2, 1))
-    best = limits.seen(labels, np.array([True, True, False]))
+    best = limits.observed(labels, np.array([True, True, False]))
     assert np.array_equal(best[:2, :2], labels[:2, :2])
     hidden = [(0, 2), (1, 2), (2, 0), (2, 1), (2, 2)]
     assert {best[edge] for edge in hidden} == {0.6}
@@ -71,7 +71,7 @@ def test_nothing_is_known_of_constants():
         guess[tuple(np.transpose(hidden))] += 1e-3 * np.array(order)
         scores.append(float(metrics.auroc(guess, labels)))
     assert float(metrics.auroc(best, labels)) == pytest.approx(np.mean(scores))
-    assert np.array_equal(limits.seen(labels, np.ones(3, bool)), labels)
+    assert np.array_equal(limits.observed(labels, np.ones(3, bool)), labels)
 
 
 def test_a_network_without_copies_can_be_ranked_perfectly(rng):

@@ -100,7 +100,7 @@ def test_a_flow_is_integrated_and_its_noise_is_as_strong_as_it_says():
     path = flows.integrated(decay, 5, np.random.default_rng(0), before=1)
     np.testing.assert_allclose(path[:, 0], np.exp(-0.5 * np.arange(2, 7)), rtol=1e-6)
     walk = decay._replace(drift=lambda t, x: 0 * x, noise=0.6)
-    path = flows.integrated(walk, 3000, np.random.default_rng(0), inside=4, before=1)
+    path = flows.integrated(walk, 3000, np.random.default_rng(0), substeps=4, before=1)
     assert np.diff(path[:, 0]).var() == pytest.approx(0.6**2 * 0.5, rel=0.1)
 
 

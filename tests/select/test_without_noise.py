@@ -97,6 +97,22 @@ def test_past_states_do_not_make_up_for_a_law_of_the_present_in_a_batch():
     assert not graphs[..., 1:].any()
 
 
+def test_present_states_of_many_do_not_stand_for_the_own_past_of_one():
+    """Eight mixtures of five oscillations. A few own lags continue each of them, and so do the
+    present states of seven or eight, which tell nothing about who drives whom.
+    """
+    rng = np.random.default_rng(0)
+    phase = 0.25 * rng.uniform(0.5, 1, 5) * np.arange(1000.0)[:, None]
+    size = 0.6 ** np.arange(5)
+    x = np.hstack([size * np.cos(phase), size * np.sin(phase)]) @ rng.normal(size=(10, 8))
+    windows = ndde.lagged_windows(
+        x + 0.1 * np.tanh(x), dt=1.0, lags=(0, 2, 4, 6), scheme="central4"
+    )
+    graph = np.asarray(ndde.recover(windows, CLOSED, key=jr.key(0)).graph)
+    assert (graph.any(axis=2).sum(axis=0) <= 2).all()
+    assert graph[np.arange(8), np.arange(8), 1:].any(axis=1).all()
+
+
 @pytest.mark.slow
 def test_discover_says_that_past_states_were_left_out():
     found = ndde.discover(flow("Rucklidge"), dt=0.1, lags=tuple(range(12)), key=jr.key(0))
