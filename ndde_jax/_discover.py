@@ -38,6 +38,7 @@ from .models._confine import confine
 from .models._families import Best, Family
 from .regression._design import WIDTH
 from .samples._chunks import Chunks, Part, as_chunks, part_of
+from .samples._clock_inputs import without_clocks
 from .samples._columns import is_pulse
 from .samples._dates import dates_after, elapsed, written
 from .samples._holds import held_inputs
@@ -131,8 +132,10 @@ def discover(
         prior without lags holds at all of them.
     - `inputs`: known variables that drive the system, such as a forcing, a stimulus or a regime:
         names of columns of `x`, or a mapping from names to arrays `[time]`, which become variables
-        too. Nothing drives them, none of their seasons, trends or spikes is removed, and no verdict
-        depends on how well they are explained. Exogenous variables of `prior` are inputs too.
+        too. So do clocks by their names, `"day"`, `"week"`, `"year"` or a period with its unit such
+        as `"12.42h"`, as a cosine and a sine: for seasons that drive the system. Nothing drives
+        inputs, none of their seasons, trends or spikes is removed, and no verdict depends on how
+        well they are explained. Exogenous variables of `prior` are inputs too.
     - `mask`: which samples may be the present of a window, such as those in winter, booleans
         `[time]` (a list of arrays for several trajectories). Only rates at these samples are
         explained; the past that explains them may lie outside the mask.
@@ -315,7 +318,7 @@ def update(found: Discovery, more: Any, *, key: PRNGKeyArray | None = None) -> D
         raise ValueError(
             "update has only a part of a record read in chunks. Discover the longer record."
         )
-    before = found.samples.as_measured()
+    before, clocks = without_clocks(found.samples.as_measured())
     if not before.regular:
         raise ValueError(
             "update is for equally spaced samples; discover the joined record with its time stamps."
@@ -352,7 +355,7 @@ def update(found: Discovery, more: Any, *, key: PRNGKeyArray | None = None) -> D
         dataclasses.replace(before, values=tuple(values), times=tuple(times), starts=starts),
         lags=found.lags,
         prior=prior,
-        inputs=tuple(name for name in found.inputs if name not in held) or None,
+        inputs=(*(n for n in found.inputs if n in {*before.names} - held), *clocks) or None,
         transform=found.samples.transform or None,
         treat=bool(found.samples.treatments),
         coefficient=found.coefficient,

@@ -39,6 +39,7 @@ from ._program import INTERRUPTED, disable_wrong_sums, enable_compilation_cache,
 from ._spoken import amount
 from ._store import version
 from .samples._cells import check_there, to_float
+from .samples._clock_inputs import is_clock
 from .samples._examples import example_names, load_example
 from .samples._lag_times import lags_in_samples, written_lags
 from .samples._prepare import EVERY, STEPS, prepare_samples
@@ -341,7 +342,8 @@ OF_DISCOVER: list[Option] = [
     ("--require", dict(REPEATED, type=EDGE, metavar="A>B@LAG", help=
         "A drives B at this lag. May be repeated")),
     ("--exogenous --inputs", dict(LISTED, type=_names, metavar="A,B", help=
-        "known inputs: variables that drive but are not driven")),
+        "known inputs: variables that drive but are not driven, or clocks: day, week, year or a "
+        "period such as 12.42h")),
     ("--no-self-edges", dict(FLAG, help="no variable drives itself")),
     ("--check", dict(FLAG, help=
         "refit on halves of the data, with edges replaced and with other difference schemes, to "
@@ -456,13 +458,14 @@ def _discover(arguments: argparse.Namespace) -> None:
     directory = _directory(arguments)
     transform = _transforms(arguments, samples.names) or None
     lags = _rate_lags(arguments, samples, transform, lags)
+    clocks = [n for n in arguments.exogenous if is_clock(n) and n not in samples.names]
     with _naming_options(forbidden="--forbid", required="--require", exogenous="--inputs"):
         prior = ndde_jax.prior_knowledge(
             samples.names,
             lags=(0,) if lags is None else lags,
             forbidden=[_rate_edge(arguments, edge) for edge in arguments.forbid],
             required=[_rate_edge(arguments, edge) for edge in arguments.require],
-            exogenous=arguments.exogenous,
+            exogenous=[name for name in arguments.exogenous if name not in clocks],
             self_edges=not arguments.no_self_edges,
         )
     discovery_key = jax.random.key(arguments.seed)
@@ -473,6 +476,7 @@ def _discover(arguments: argparse.Namespace) -> None:
             lags=lags,
             scheme=arguments.scheme,
             prior=prior,
+            inputs=arguments.exogenous or None,
             transform=transform,
             treat=not arguments.no_treat,
             coefficient=arguments.coefficient,

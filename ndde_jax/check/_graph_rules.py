@@ -14,6 +14,7 @@ from ..assess._assess import Relations, relations
 from ..assess._rivals import touching
 from ..assess._score import drift_of
 from ..models._model import AbstractDelayModel
+from ..samples._clock_inputs import clock_of
 from ..samples._factors import factor_nats, proportional
 from ..samples._samples import Samples
 from ..select._between import delays_between, residuals_at_delays
@@ -245,14 +246,19 @@ class GraphEvidence:
     def replaceable(self) -> KnownGraph:
         """The edges that another variable could replace: of adjacent lags, which are replaced
         together, the first. Without noise a few past states predict any rate, so past states are no
-        rivals of present states that explain it.
+        rivals of present states that explain it. Cosine and sine of one clock are no rivals either.
         """
         rivals, now = self.relations.rivals, np.asarray(self.lags) == 0
         close = (rivals.lower <= 0) | (rivals.cost < OF_PRICE * self.price[None, :, None])
         told = np.asarray(self.strengths.risk, float) < MISSED
         told &= self.flow & ~self.kept[:, :, ~now].any(axis=(0, 2))
         late = ~now[rivals.rival[..., 1]] & told[None, :, None]
-        return close & np.isfinite(rivals.cost) & self.kept & ~self.touching & ~late
+        clocks = np.array([clock_of(name) for name in self.names])
+        alike = (clocks[:, None, None] == clocks[rivals.rival[..., 0]]) & (clocks != "")[
+            :, None, None
+        ]
+        possible = np.isfinite(rivals.cost) & ~late & ~alike
+        return close & possible & self.kept & ~self.touching
 
     @property
     def doubt(self) -> str:

@@ -12,6 +12,7 @@ from jaxtyping import Bool, Float
 from .._checks import check_kind
 from .._spoken import amount, listed, percent, time_span
 from .._types import Checked, divisor
+from ..samples._clock_inputs import clock_named
 from ..samples._columns import APART, SMALLER, is_event, rests_at_zero, trends, wrapping_angle
 from ..samples._factors import factor_nats, proportional
 from ..samples._gaps import Stretch, linearly_interpolated, runs
@@ -238,12 +239,18 @@ class SampleEvidence:
 
     @functools.cached_property
     def copies(self) -> list[tuple[int, int, int, float]]:
-        """The columns that are copies of others; with several recordings, only at lag 0."""
+        """The columns that are copies of others; with several recordings, only at lag 0. Of two
+        inputs, such as sine and cosine of a year, one may be a later copy, since none drives them.
+        """
         x = self._complete
         if len(x) < 30:
             return []
-        found = tests.copies(x)
-        return found if len(self.samples.values) == 1 else [c for c in found if c[2] == 0]
+        names, one = self.samples.names, len(self.samples.values) == 1
+        return [
+            copy
+            for copy in tests.copies(x)
+            if copy[2] == 0 or (one and not {names[j] for j in copy[:2]} <= {*self.inputs})
+        ]
 
     @property
     def _complete(self) -> Float[np.ndarray, "time dim"]:
@@ -358,11 +365,7 @@ TREATED = {
     "clock": ("irregular clock", "Sample regularly, or resample with a model of the noise."),
     CALENDAR: ("irregular clock", "Nothing, if each row is a calendar week or similar."),
     "spikes": ("spikes", "Inspect them; treat=False (--no-treat) keeps them."),
-    "season": (
-        "season",
-        "Add the driver of the season as a variable if it was measured; treat=False (--no-treat) "
-        "keeps the season.",
-    ),
+    "season": ("season", "{clock}; treat=False (--no-treat) keeps the season."),
     "rhythm": ("rhythm", "Nothing, unless an outer clock causes it: prepare_samples removes it."),
     SCHEDULE: (
         "season",
@@ -392,7 +395,8 @@ def _dealt_with(treatment: str, remedy: str, evidence: SampleEvidence) -> Iterat
     for one in done:
         if one.name == treatment and not (treatment == HELD and _set_externally(one)):
             weight = _left_behind(evidence.samples, one)
-            words = {"text": one.text, "meaning": "", "remedy": remedy}
+            clock = _as_input(one.periods, evidence.samples.time_unit)
+            words = {"text": one.text, "meaning": "", "remedy": remedy.format(clock=clock)}
             if one.name == "season" and weight == PROBLEM:
                 words["meaning"] = (
                     " The changes of the variables still depend on the phase of the cycle."
@@ -411,6 +415,16 @@ def _dealt_with(treatment: str, remedy: str, evidence: SampleEvidence) -> Iterat
                     f"transform={dict.fromkeys(names, 'log')} ({options})."
                 )
             yield Hit(one.size, words, weight=weight)
+
+
+def _as_input(periods: Sequence[float], unit: str) -> str:
+    """Return the advice to make the cause of cycles, with periods in a unit, a known input."""
+    clocks = [clock for clock in (clock_named(period, unit) for period in periods) if clock]
+    advice = "Make its cause a known input: a measured driver by its name, or "
+    if not clocks:
+        return f"{advice}a cosine and a sine of the period as two variables (inputs=, --inputs)"
+    one = "the clock" if len(clocks) == 1 else "clocks"
+    return f"{advice}{one}, inputs={clocks} (--inputs {','.join(clocks)})"
 
 
 def _set_externally(treatment: Treatment) -> bool:
@@ -493,13 +507,14 @@ def _rhythm(evidence: SampleEvidence) -> Iterator[Hit]:
     if any(treatment.name in ("season", "rhythm") for treatment in samples.treatments):
         return
     lines = [line for line in spectral_lines(samples) if not line.outer]
-    if lines and not any(samples.names[line.column] in evidence.inputs for line in lines):
+    given = np.isin(np.asarray(samples.names), list(evidence.inputs))
+    if lines := not_carried(samples, lines, given):
         known = lines[0].of_clock
         meaning, remedy = (
             ("It may be a season, which makes variables seem to drive one another, or their own; "
              "the record does not show which",
-             "Make it a known input: add its sine and cosine as two columns, and name them in "
-             "inputs= (--inputs). A longer record may show which it is.")
+             f"{_as_input([lines[0].period * samples.dt], samples.time_unit)}. A longer record may "
+             "show which it is.")
             if known
             else ("A day or a year looks like this, and so does a system with little noise, "
              "measured with errors",

@@ -7,7 +7,7 @@ from .._checks import short_repr
 from .._spoken import MONTHS, SECONDS, unit_ratio
 from ._samples import Samples
 
-_TIME = re.compile(r"(\d+(?:\.\d*)?)\s*([A-Za-z]+)")
+TIME = re.compile(r"(\d+(?:\.\d*)?)\s*([A-Za-z]+)")
 # Maximum distance of a time from a sample, in sampling intervals.
 OFF_GRID = 0.02
 MOST = 10_000
@@ -68,7 +68,7 @@ def _lag(text: str, samples: Samples | None, whole: str) -> int:
     """Return one lag in samples; `whole` is the complete text, for error messages."""
     if text.isdecimal():
         return int(text)
-    match = _TIME.fullmatch(text)
+    match = TIME.fullmatch(text)
     if match is None or samples is None:
         raise _refused(whole)
     unit, own = match[2], samples.time_unit.strip()

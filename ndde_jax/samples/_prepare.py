@@ -441,24 +441,39 @@ def spectral_lines(samples: Samples) -> tuple[Line, ...]:
 def carriers(
     samples: Samples, lines: Sequence[Line], known: Bool[np.ndarray, "dim"]
 ) -> Bool[np.ndarray, "dim"]:
-    """Return which variables carry spectral lines as clocks: known inputs with lines, and variables
-    that consist of their lines, or have some and repeat themselves, like the hour of the day.
+    """Return which variables carry spectral lines as clocks: known inputs with lines, or that are
+    waves with the periods of other variables' lines; and variables that consist of their lines, or
+    have some and repeat themselves, like the hour of the day.
     """
     share = np.zeros(samples.dim)
     for line in lines:
         share[line.column] += line.share
     x = linearly_interpolated(max(samples.values, key=len))
     again = [bool(share[j]) and period_of(x[:, j]) is not None for j in range(samples.dim)]
-    return (known & (share > 0)) | (share > CLOCK) | np.array(again)
+    waves = np.any([_are_waves(x, line) for line in lines], axis=0)
+    return (known & ((share > 0) | waves)) | (share > CLOCK) | np.array(again)
 
 
 def not_carried(samples: Samples, lines: Sequence[Line], by: Bool[np.ndarray, "dim"]) -> list[Line]:
-    """Return the spectral lines that are not lines of the variables `by`, nor their halves or
-    thirds: days of the week carry the week but not the day.
+    """Return the spectral lines that are not lines or waves of the variables `by`, nor their halves
+    or thirds: days of the week carry the week but not the day.
     """
-    carried = with_overtones(tuple(line.period for line in lines if by[line.column]))
-    n = max(map(len, samples.values))
-    return [line for line in lines if all(abs(1 / c - 1 / line.period) * n >= 2 for c in carried)]
+    x = linearly_interpolated(max(samples.values, key=len))[:, by]
+    own = [line for line in lines if by[line.column] or _are_waves(x, line).any()]
+    carried = with_overtones(tuple(line.period for line in own))
+    return [
+        line for line in lines if all(abs(1 / c - 1 / line.period) * len(x) >= 2 for c in carried)
+    ]
+
+
+def _are_waves(x: Float[np.ndarray, "time dim"], line: Line) -> Bool[np.ndarray, " dim"]:
+    """Return which variables are waves with the period of a line, or of which it is an overtone."""
+    found, whole = np.zeros(x.shape[1], bool), x.var(axis=0)
+    for period in (line.period * k for k in (1, 2, 3)):
+        wave = _treatments.terms(np.arange(len(x), dtype=float), (period,))[:, [0, 2, 3]]
+        left = x - wave @ np.linalg.lstsq(wave, x, rcond=None)[0]
+        found |= left.var(axis=0) < (1 - CLOCK) * whole
+    return found
 
 
 def _clocks(samples: Samples) -> tuple[float, ...]:

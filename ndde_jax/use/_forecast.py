@@ -20,6 +20,7 @@ from .._checks import (
 )
 from .._spoken import amount, listed, more_than, times
 from .._types import Checked, namespace_of
+from ..samples._clock_inputs import clock_columns, wave_of
 from ..samples._columns import rests_at_zero
 from ..samples._dates import dates_after, elapsed, written
 from ..samples._gaps import linearly_interpolated
@@ -593,22 +594,24 @@ def _untimed(found: Any) -> tuple[str, ...]:
 
 
 def inputs_ahead(origin: Origin, inputs: Any, steps: int) -> dict[str, Any]:
-    """Return the future values of known inputs by name; periodic variables continue if the time of
-    the newest sample is known.
+    """Return the future values of known inputs by name; clocks and periodic variables continue if
+    the time of the newest sample is known.
     """
     given = dict(mapping(inputs, "inputs", "known inputs to their future values"))
     found, record = origin.found, origin.found.samples.as_measured()
-    told = treated_columns(found.samples, SCHEDULE)
-    if origin.time is None or not told or not record.regular:
+    if origin.time is None or not record.regular:
         return given
     x = linearly_interpolated(np.asarray(record.values[-1], np.float64))
+    last, later = len(record.values) - 1, origin.time + float(found.dt) * np.arange(1, steps + 1)
+    clocks = {name: wave_of(name, record, last, later) for name in clock_columns(record)}
+    told = treated_columns(found.samples, SCHEDULE)
     passed = round((origin.time - float(record.times[-1][-1])) / float(found.dt))
     ahead = {
         found.names[j]: x[len(x) - period :, j][(passed + np.arange(steps)) % period]
         for j, period in schedules_of(found.samples).items()
         if j in told and period <= len(x)
     }
-    return {**ahead, **given}
+    return {**ahead, **clocks, **given}
 
 
 def known_inputs(

@@ -19,6 +19,7 @@ from .._checks import (
     short_repr,
 )
 from .._types import Checked, Graph, to_jax
+from ..samples._clock_inputs import is_clock, with_clocks
 from ..samples._columns import period_of
 from ..samples._gaps import linearly_interpolated
 from ..samples._samples import Samples
@@ -220,10 +221,11 @@ def _edge(edge: Any, names: tuple[str, ...], lags: tuple[int, ...], what: str) -
 
 
 def with_inputs(samples: Samples, inputs: Any) -> tuple[Samples, tuple[str, ...]]:
-    """Return the samples with added inputs as further variables, and the names of all inputs.
+    """Return the samples with added inputs as further variables, and the names of all inputs. A
+    clock, such as "year", becomes two variables, its cosine and sine.
 
-    **Raises:** `ValueError` for names that do not exist or exist already, and for arrays whose
-    length differs from that of the trajectories.
+    **Raises:** `ValueError` for names that do not exist or exist already, for arrays whose length
+    differs from that of the trajectories, and for clocks of records without a unit of time.
     """
     if inputs is None:
         return samples, ()
@@ -231,12 +233,16 @@ def with_inputs(samples: Samples, inputs: Any) -> tuple[Samples, tuple[str, ...]
         inputs = (inputs,)
     if not isinstance(inputs, Mapping):
         names = check_names(inputs, None, "inputs")
-        if unknown := [name for name in names if name not in samples.names]:
+        unknown = [name for name in names if name not in samples.names]
+        if wrong := [name for name in unknown if not is_clock(name)]:
             raise ValueError(
-                f"inputs names {unknown[0]!r}, which is not a variable of x; variables are "
-                f"{', '.join(samples.names)}. Pass a mapping to add one: {{name: values}}."
+                f"inputs names {wrong[0]!r}, which is not a variable of x; variables are "
+                f"{', '.join(samples.names)}. Pass a mapping to add one, {{name: values}}, or name "
+                'a clock: "day", "week", "year" or a period with its unit, such as "12.42h".'
             )
-        return samples, names
+        added = with_clocks(samples, unknown)
+        given = tuple(name for name in names if name not in unknown)
+        return added, (*given, *added.names[samples.dim :])
     names = check_names(tuple(inputs), None, "inputs")
     if clash := [name for name in names if name in samples.names]:
         raise ValueError(
@@ -265,15 +271,17 @@ def prior_of_inputs(
     prior: PriorKnowledge | None, names: tuple[str, ...], inputs: tuple[str, ...], n_lags: int
 ) -> PriorKnowledge | None:
     """Return the prior in which inputs are driven only by themselves. The given prior may cover all
-    variables, or those without the added inputs.
+    variables, or those without the added inputs, which are the last ones.
     """
     if not inputs:
         return prior
     dim = len(names)
-    if isinstance(prior, PriorKnowledge) and prior.allowed.shape[-2] == dim - len(inputs):
+    added = names[prior.allowed.shape[-2] :] if isinstance(prior, PriorKnowledge) else ()
+    if isinstance(prior, PriorKnowledge) and added and {*added} <= {*inputs}:
+        covered = dim - len(added)
         wider = np.ones((dim, dim, n_lags), bool), np.zeros((dim, dim, n_lags), bool)
         for whole, part in zip(wider, (prior.allowed, prior.required), strict=True):
-            whole[: dim - len(inputs), : dim - len(inputs)] = np.asarray(part)
+            whole[:covered, :covered] = np.asarray(part)
         prior = PriorKnowledge(*map(to_jax, wider))
     prior = read_prior(prior, dim, n_lags)
     driven = np.isin(np.asarray(names), inputs)[None] & ~np.eye(dim, dtype=bool)

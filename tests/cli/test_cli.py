@@ -120,7 +120,7 @@ def test_arguments_reach_discover(table, tmp_path, calls):
     assert options == {
         "dt": 0.5, "lags": (0, 3, 6), "names": ("b", "a"), "scheme": "central", "time_unit": "h",
         "coefficient": 0.02, "progress": False,
-        "directory": tmp_path / "unfinished", "transform": None, "treat": True,
+        "directory": tmp_path / "unfinished", "transform": None, "treat": True, "inputs": None,
     }  # fmt: skip
 
 
@@ -169,6 +169,14 @@ def test_an_option_that_lists_names_adds_to_what_was_listed(table, tmp_path, cal
     ((_, options),) = calls
     assert options["names"] == ("b", "a")
     np.testing.assert_array_equal(options["prior"].allowed[..., 0], np.eye(2, dtype=bool))
+
+
+def test_inputs_may_be_clocks(table, tmp_path, calls):
+    options = ("--out", tmp_path, "--no-plot", "--quiet", "--lags", "0", "--inputs", "b,year")
+    assert run("discover", table, *options) == 0
+    ((_, options),) = calls
+    assert options["inputs"] == ["b", "year"]
+    np.testing.assert_array_equal(options["prior"].allowed[..., 0], [[1, 0], [1, 1]])
 
 
 @pytest.mark.parametrize("text", ["a", "a>", ">b", "a>b@", "a>b@x", "a>b@-1"])

@@ -1,0 +1,124 @@
+"""Clocks as inputs: a season that drives the system stays in the data, and has its own links."""
+
+import jax
+import numpy as np
+import pytest
+
+import ndde_jax as ndde
+from benchmarks.dirty.data import LAGS, dirty
+
+FAST = dict(recipe=ndde.Recipe.fast(), key=jax.random.key(0))
+ANGLE = 2 * np.pi / 365.2425
+
+
+def store_and_head(n=2000, fine=12):
+    """A soil that rain fills and evaporation, strongest in summer, empties; it drains nonlinearly
+    into groundwater. Daily rain of the day ahead, store and head.
+    """
+    rng, wet = np.random.default_rng(0), False
+    store, head, days = 40.0, 5.0, np.zeros((n, 3))
+    for day in range(n):
+        wet = rng.random() < (0.6 if wet else 0.25)
+        rain = rng.gamma(0.7, 8) if wet else 0.0
+        days[day] = rain, store, head
+        for _ in range(fine):
+            drained = 0.002 * store**1.6
+            lost = 3 * (1 - 0.7 * np.cos(ANGLE * day)) * store / (store + 50)
+            noise = rng.normal(size=2) * [0.3, 0.03] / np.sqrt(fine)
+            store = max(store + (rain - drained - lost) / fine + noise[0], 0.0)
+            head += (0.5 * drained - 0.06 * head) / fine + noise[1]
+    return days
+
+
+def wave_columns(found):
+    return np.asarray(found.samples.as_measured().values[0])[:, -2:]
+
+
+@pytest.fixture(scope="module")
+def found():
+    x, names = store_and_head(), ("rain", "store", "head")
+    return ndde.discover(x, dt=1.0, time_unit="day", names=names, inputs=["rain", "year"], **FAST)
+
+
+def test_a_clock_is_two_inputs(found):
+    assert found.names[3:] == ("year cosine", "year sine")
+    assert found.inputs == ("rain", "year cosine", "year sine")
+    expected = [np.cos(ANGLE * np.arange(2000)), np.sin(ANGLE * np.arange(2000))]
+    np.testing.assert_allclose(wave_columns(found).T, expected, atol=1e-9)
+    others = found.graph[:, [0, 3, 4]].copy()
+    others[[0, 3, 4], range(3)] = False
+    assert not others.any()
+
+
+def test_nothing_is_removed_and_the_season_drives_what_evaporates(found):
+    assert not found.samples.treatments
+    links = found.graph.any(axis=2)
+    assert links[0, 1] and links[1, 2] and links[3:, 1].any()
+    assert not links[2, 1] and not links[3:, 2].any()
+    # Cosine and sine are no copies of one another, and no season is left unnamed.
+    names = {finding.name for finding in found.verdict.reasons}
+    assert not names & {"season", "rhythm", "duplicate", "near duplicate", "linear combination"}
+
+
+def test_forecasts_continue_the_clock(found):
+    ahead = found.forecast(20, inputs={"rain": 0.0}, paths=8, key=jax.random.key(1))
+    expected = np.cos(ANGLE * np.arange(2000, 2020))
+    np.testing.assert_allclose(ahead.median[:, 3], expected, atol=1e-5)
+
+
+def test_an_update_needs_no_columns_of_clocks():
+    x, names = store_and_head(700), ("rain", "store", "head")
+    options = dict(dt=1.0, time_unit="day", names=names, lags=(0, 1), **FAST)
+    first = ndde.discover(x[:600], inputs=["rain", "year"], **options)
+    longer = first.update(x[600:], key=jax.random.key(0))
+    whole = ndde.discover(x, inputs=["rain", "year"], **options)
+    assert longer.inputs == whole.inputs
+    np.testing.assert_allclose(wave_columns(longer), wave_columns(whole))
+
+
+def test_dates_align_the_clock_of_several_recordings():
+    x = np.random.default_rng(0).normal(size=(900, 2))
+    pandas = pytest.importorskip("pandas")
+    stamps = pandas.date_range("2001-03-01", periods=900, freq="D")
+    frame = pandas.DataFrame(x, index=stamps, columns=["a", "b"])
+    parts = [frame.iloc[:400], frame.iloc[500:]]
+    found = ndde.discover(parts, inputs="year", lags=(0,), **FAST)
+    for values, days in zip(found.samples.values, (range(400), range(500, 900)), strict=True):
+        np.testing.assert_allclose(values[:, 3], np.sin(ANGLE * np.array(days)), atol=1e-9)
+
+
+@pytest.mark.slow
+def test_a_common_season_leaves_the_lags_of_links():
+    """Four saturating variables, all driven by one season. With the season removed, three of six
+    such graphs have wrong lags or links (`discover` without `inputs`).
+    """
+    right = {"clock": 0, "removed": 0}
+    for seed in range(6):
+        case = dirty("season_common", seed)
+        options = dict(lags=LAGS, time_unit="h", key=jax.random.key(0), **case.options)
+        off = ~np.eye(4, dtype=bool)[:, :, None]
+        period = f"{24 * case.options['dt']}h"
+        for name, inputs in (("clock", [period]), ("removed", None)):
+            graph = ndde.discover(case.x, inputs=inputs, **options).graph[:4, :4]
+            right[name] += np.array_equal(graph & off, case.graph & off)
+    assert right["clock"] >= 5 > right["removed"]
+
+
+@pytest.mark.parametrize(
+    ("inputs", "options", "why"),
+    [
+        ("yeer", {}, 'or name a clock: "day", "week", "year"'),
+        ("year", {}, "the unit of dt is unknown; pass time_unit"),
+        ("12.42h", {"time_unit": "tick"}, "'tick' cannot be converted"),
+    ],
+)
+def test_what_is_no_clock_is_refused(inputs, options, why):
+    x = np.random.default_rng(0).normal(size=(200, 2))
+    with pytest.raises(ValueError, match=why):
+        ndde.discover(x, dt=1.0, inputs=inputs, **options, **FAST)
+
+
+def test_several_recordings_without_dates_have_no_phase():
+    x = np.random.default_rng(0).normal(size=(200, 2))
+    with pytest.raises(ValueError, match="have no dates that show its phase"):
+        ndde.discover([x, x + 1], dt=1.0, time_unit="day", inputs="week", **FAST)
