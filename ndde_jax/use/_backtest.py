@@ -132,7 +132,7 @@ class WithBacktests:
         at: Checked[Sequence[int] | None] = None,
     ) -> Backtest:
         """Score forecasts from many origins against later values, and those of rivals fitted to the
-        same record with the same lags.
+        same record with the same lags. Known inputs are forecast as well, but not scored.
 
         **Arguments:**
 
@@ -190,11 +190,16 @@ class WithBacktests:
         asked = RivalTask(record, self._members.rows, self.lags, past, steps, paths, rng)
         forecasts = (own, *(RIVALS[rival](asked) for rival in rivals))
         came = level.outside(came)[:, at - 1]
-        scores = [_score(level.outside(paths[:, :, at - 1]), came, scale) for paths in forecasts]
+        names = tuple(name for name in self.names if name not in self.inputs)
+        kept = np.isin(self.names, names)
+        scores = [
+            _score(level.outside(paths[:, :, at - 1])[..., kept], came[..., kept], scale[kept])
+            for paths in forecasts
+        ]
         scores_, inside, energy = (np.stack(part) for part in zip(*scores, strict=True))
         beyond = excess(self, past).max(axis=1) > MAX_EXCESS
         methods, held_out = (OWN, *rivals), data is not None
-        return Backtest(methods, at, scores_, inside, energy, self.names, beyond, held_out)
+        return Backtest(methods, at, scores_, inside, energy, names, beyond, held_out)
 
 
 def _rivals(names: Any) -> tuple[str, ...]:

@@ -66,6 +66,11 @@ def test_forecasts_continue_the_clock(found):
     np.testing.assert_allclose(ahead.median[:, 3], expected, atol=1e-5)
 
 
+def test_a_backtest_scores_no_known_inputs(found):
+    tested = found.backtest(3, origins=4, paths=8, key=jax.random.key(0))
+    assert tested.names == ("store", "head") and tested.coverage.shape[2] == 2
+
+
 def test_an_update_needs_no_columns_of_clocks():
     x, names = store_and_head(700), ("rain", "store", "head")
     options = dict(dt=1.0, time_unit="day", names=names, lags=(0, 1), **FAST)
