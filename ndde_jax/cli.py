@@ -307,6 +307,9 @@ OF_DISCOVER: list[Option] = [
         "read a variable as its logarithm; 'all' for every one. May be repeated")),
     ("--ranks", dict(LISTED, type=_names, metavar="COLUMN", help=
         "read a variable as normal scores of its ranks; 'all' for every one. May be repeated")),
+    ("--totals", dict(LISTED, type=_names, metavar="COLUMN", help=
+        "sums or means over the interval before their time stamp, such as a day's rain: they are "
+        "read one row earlier, where this interval begins. May be repeated")),
     ("--impute", dict(type=_whole(0, 100), default=0, metavar="N", help=
         "estimate missing values by the model and search again, N times (%(default)s)")),
     ("--only", dict(REPEATED, type=_argument(parse_only), metavar="COLUMN=VALUE,...", help=
@@ -455,6 +458,7 @@ def _discover(arguments: argparse.Namespace) -> None:
         option = f"--{given[0].replace('_', '-')}"
         raise ValueError(f"{option} is for data files. Omit it with --example.")
     samples, lags = _read_example(arguments) if arguments.example else (_read_file(arguments), None)
+    samples = _with_totals(samples, arguments.totals)
     directory = _directory(arguments)
     transform = _transforms(arguments, samples.names) or None
     lags = _rate_lags(arguments, samples, transform, lags)
@@ -705,6 +709,21 @@ def _read_example(arguments: argparse.Namespace) -> tuple[Samples, tuple[int, ..
     example = dataclasses.replace(example, values=values, names=tuple(chosen))
     unit = arguments.time_unit or example.time_unit
     return read_samples(example, dt=arguments.dt, time_unit=unit), example.lags
+
+
+def _with_totals(samples: Samples, totals: list[str]) -> Samples:
+    """Return samples in which totals over an interval stand where it begins."""
+    if unknown := [name for name in totals if name not in samples.names]:
+        raise ValueError(
+            f"--totals {unknown[0]}: there is no such variable. Give "
+            f"{', '.join(samples.names[:20])}."
+        )
+    if not totals:
+        return samples
+    late = np.isin(samples.names, totals)
+    values = tuple(np.where(late, np.roll(x, -1, axis=0), x)[:-1] for x in samples.values)
+    times, mask = (tuple(a[:-1] for a in each) for each in (samples.times, samples.mask))
+    return dataclasses.replace(samples, values=values, times=times, mask=mask)
 
 
 def _transforms(arguments: argparse.Namespace, names: tuple[str, ...]) -> dict[str, str]:

@@ -898,8 +898,9 @@ def _at_once(e: GraphEvidence) -> Iterator[Hit]:
             "meaning": "no state before the step shows this effect",
             "remedy": f"If {listed(inputs)} {'is a sum or mean' if one else 'are sums or means'} "
             "over the interval before the time stamp, such as a day's rain, shift "
-            f"{'it' if one else 'them'} one row back, to where the interval begins: "
-            + "; ".join(f"x[{name!r}] = x[{name!r}].shift(-1)" for name in inputs),
+            f"{'it' if one else 'them'} one row back with "
+            + "; ".join(f"x[{name!r}] = x[{name!r}].shift(-1)" for name in inputs)
+            + f" (--totals {','.join(inputs)}), to where the interval begins.",
         }
         weight = RESERVATION if missing.any() else NOTE
         yield _hit_at_once(e, driven, "→", float(missing.sum() / driven.sum()), words, weight)

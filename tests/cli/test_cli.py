@@ -179,6 +179,14 @@ def test_inputs_may_be_clocks(table, tmp_path, calls):
     np.testing.assert_array_equal(options["prior"].allowed[..., 0], [[1, 0], [1, 1]])
 
 
+def test_totals_stand_where_their_interval_begins(table, tmp_path, calls):
+    options = ("--out", tmp_path, "--no-plot", "--quiet", "--totals", "b")
+    assert run("discover", table, *options) == 0
+    ((values, _),) = calls
+    a, b = np.array(EXPECTED).T
+    np.testing.assert_array_equal(values, np.column_stack([a[:-1], b[1:]]))
+
+
 @pytest.mark.parametrize("text", ["a", "a>", ">b", "a>b@", "a>b@x", "a>b@-1"])
 def test_bad_edges_leave_with_code_2(text, table, tmp_path, capsys):
     with pytest.raises(SystemExit) as error:

@@ -69,6 +69,7 @@ def test_lags_are_chosen_for_what_is_read(calls, river, tmp_path):
     ("words", "message"),
     [
         (["--log", "flow"], "--log flow: there is no such variable. Give rain"),
+        (["--totals", "flow"], "--totals flow: there is no such variable. Give rain"),
         (["--log", "all", "--ranks", "flow [m3/s]"], "--log and --ranks both name flow"),
     ],
 )
