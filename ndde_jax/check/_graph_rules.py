@@ -888,22 +888,34 @@ def _at_once(e: GraphEvidence) -> Iterator[Hit]:
     # The effect within the interval has the same sign as the effect afterwards.
     driven &= ~(e.relations.correlation * _directions(e) < 0)
     if driven.any():
-        inputs = [e.names[int(i)] for i in np.flatnonzero(driven.any(axis=1))]
         shared = e.relations.correlation**2 * np.asarray(e.strengths.risk, float)[None]
         known = np.where(e.graph, e.scores, 0).max(axis=2)
         missing = driven & ~(known > shared)
-        one = len(inputs) == 1
         words = {
             "are": "acts" if driven.sum() == 1 else "act",
             "meaning": "no state before the step shows this effect",
-            "remedy": f"If {listed(inputs)} {'is a sum or mean' if one else 'are sums or means'} "
-            "over the interval before the time stamp, such as a day's rain, shift "
-            f"{'it' if one else 'them'} one row back with "
-            + "; ".join(f"x[{name!r}] = x[{name!r}].shift(-1)" for name in inputs)
-            + f" (--totals {','.join(inputs)}), to where the interval begins.",
+            "remedy": _as_totals(e, driven) or "Sample more often.",
         }
         weight = RESERVATION if missing.any() else NOTE
         yield _hit_at_once(e, driven, "→", float(missing.sum() / driven.sum()), words, weight)
+
+
+def _as_totals(e: GraphEvidence, driven: Pairs) -> str:
+    """Return the advice to read inputs where their interval begins; empty if all of them have links
+    without a delay, as they do if they are read so.
+    """
+    now = e.kept[:, :, np.asarray(e.lags) == 0].any(axis=2) & ~np.eye(len(e.names), dtype=bool)
+    places = np.flatnonzero(driven.any(axis=1) & ~now.any(axis=1))
+    inputs = [e.names[int(i)] for i in places]
+    are, them = ("is a sum or mean", "it") if len(inputs) == 1 else ("are sums or means", "them")
+    moved = "; ".join(f"x[{name!r}] = x[{name!r}].shift(-1)" for name in inputs)
+    if not inputs:
+        return ""
+    return (
+        f"If {listed(inputs)} {are} over the interval before the time stamp, such as a day's rain, "
+        f"shift {them} one row back with {moved} (--totals {','.join(inputs)}), to where the "
+        "interval begins."
+    )
 
 
 def _directions(e: GraphEvidence) -> Int[np.ndarray, "source target"]:

@@ -420,7 +420,7 @@ def _dealt_with(treatment: str, remedy: str, evidence: SampleEvidence) -> Iterat
 def _as_input(periods: Sequence[float], unit: str) -> str:
     """Return the advice to make the cause of cycles, with periods in a unit, a known input."""
     clocks = [clock for clock in (clock_named(period, unit) for period in periods) if clock]
-    advice = "Make its cause a known input: a measured driver by its name, or "
+    advice = "Make what causes the cycle a known input: a measured driver by its name, or "
     if not clocks:
         return f"{advice}a cosine and a sine of the period as two variables (inputs=, --inputs)"
     one = "the clock" if len(clocks) == 1 else "clocks"
