@@ -37,7 +37,16 @@ def wave_columns(found):
 @pytest.fixture(scope="module")
 def found():
     x, names = store_and_head(), ("rain", "store", "head")
-    return ndde.discover(x, dt=1.0, time_unit="day", names=names, inputs=["rain", "year"], **FAST)
+    return ndde.discover(
+        x,
+        dt=1.0,
+        time_unit="day",
+        names=names,
+        lags=(0, 1, 2),
+        scheme="midpoint",
+        inputs=["rain", "year"],
+        **FAST,
+    )
 
 
 def test_a_clock_is_two_inputs(found):
