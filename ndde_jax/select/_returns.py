@@ -110,6 +110,7 @@ def proxies_among(windows: Windows, fits: list[TargetFit]) -> Bool[np.ndarray, "
     shares, factors = np.linalg.eigh(left @ left.T)
     if shares[-1] < COMMON * len(fits):
         return nothing
+    count = min(count, int((shares > 1).sum()))
     return np.stack([_worthless_given_factors(own, factors[:, -count:]) for own in fits])
 
 
