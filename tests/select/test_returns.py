@@ -110,3 +110,16 @@ def test_windows_count_by_how_calm_their_time_is():
     driven = np.stack([np.roll(x[:, 0], k) for k in range(8)], axis=1)
     driven = ndde.lagged_windows(driven, dt=1.0, lags=(0, 1), scheme="euler")
     assert variance_weighted(Screened(driven, readings=readings)).calm is None
+
+
+def test_a_share_that_moves_several_others_is_no_common_factor():
+    """Its past was taken for a second factor, beyond which it explains nothing."""
+    rng = np.random.default_rng(0)
+    news = rng.normal(size=(700, 10)) * np.where(np.arange(10) == 0, 1.5, 1)
+    x = rng.normal(size=(700, 1)) * rng.uniform(1, 2, size=10) + news
+    x[1:, 1:4] += 0.3 * news[:-1, :1]
+    truth = np.zeros((10, 10), bool)
+    truth[0, 1:4] = True
+    found, pairs = found_in(x)
+    np.testing.assert_array_equal(pairs, truth)
+    assert any("common to all variables" in said for said in found.choices)
