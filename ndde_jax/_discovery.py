@@ -72,7 +72,9 @@ class Discovery(
         the record is too short to fit a part of it.
     - `reading`: whether the samples are read as a `"map"`, from one to the next, or as a continuous
         `"flow"`; `"undecided"` if both are within 3 nats. The graph is then that of the likelier
-        reading, or of a map that the search finds clearly likelier. `evidence` is the log
+        reading, or of a map that the search finds clearly likelier. Where values hardly persist
+        from one sample to the next, it is a map's unless a flow is likelier by 3 nats per variable.
+        `evidence` is the log
         likelihood of the flow over that of the map, in nats, prices included; NaN if they were not
         compared. On a smooth path with almost no noise, errors of interpolation are allowed for: a
         flow whose residual is up to ten times that of the map counts ten nats.

@@ -90,6 +90,7 @@ class Readings(NamedTuple):
         noise changes; else 1.
     - `smooth`: whether neighbours predict every sample, so that interpolation errors are allowed
         for.
+    - `clear`: the evidence from which on a record is a flow's.
     - `doubtful`: the nats of each target that this allowance added to `nats`, if the residual of
         the map is noise and the flow needs as many inputs; else 0. Unless a target needs products,
         such a record is that of a map that moves smoothly.
@@ -102,6 +103,7 @@ class Readings(NamedTuple):
     distributed: KnownGraph | None = None
     trust: float = 1.0
     smooth: bool = False
+    clear: float = CLEARLY
     doubtful: float = 0.0
 
     @property
@@ -111,10 +113,12 @@ class Readings(NamedTuple):
 
     @property
     def name(self) -> str:
-        """The likelier reading, `"map"` or `"flow"`; `"undecided"` within 3 nats."""
-        if not abs(self.evidence) >= CLEARLY:
-            return "undecided"
-        return "flow" if self.evidence > 0 else "map"
+        """The likelier reading, `"map"` or `"flow"`; `"undecided"` within 3 nats, and where values
+        hardly persist up to 3 nats per variable for a flow.
+        """
+        if self.evidence <= -CLEARLY:
+            return "map"
+        return "flow" if self.evidence >= self.clear else "undecided"
 
 
 def mean_weights(delay: float, bend: bool | Bool[np.ndarray, " variable"] = False) -> np.ndarray:

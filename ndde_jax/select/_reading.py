@@ -304,8 +304,10 @@ def _as_read(
             for one in both.values():
                 one.readings = readings
     if np.median(correlation_of_neighbours(as_map.windows)) <= MOST_PERSISTENCE:
-        # Little of a value persists halfway to the next: a flow has to be clearly likelier.
-        limit = CLEARLY
+        # Little of a value persists halfway to the next: a flow has to be clearly likelier, in the
+        # mean over targets. Many inputs of a flow that each pay a little fit white noise, too.
+        limit = CLEARLY * len(readings.nats)
+        readings = as_map.readings = readings._replace(clear=limit)
     likelier, other = ("map", "flow") if readings.evidence <= limit else ("flow", "map")
     between = f"{abs(readings.evidence):.3g} nats"
     chosen = read_as(likelier)
