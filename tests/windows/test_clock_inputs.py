@@ -85,9 +85,9 @@ def test_an_update_needs_no_columns_of_clocks():
     options = dict(dt=1.0, time_unit="day", names=names, lags=(0, 1), **FAST)
     first = ndde.discover(x[:600], inputs=["rain", "year"], **options)
     longer = first.update(x[600:], key=jax.random.key(0))
-    whole = ndde.discover(x, inputs=["rain", "year"], **options)
-    assert longer.inputs == whole.inputs
-    np.testing.assert_allclose(wave_columns(longer), wave_columns(whole))
+    assert longer.names == first.names and longer.inputs == first.inputs
+    expected = np.sin(ANGLE * np.arange(700))
+    np.testing.assert_allclose(wave_columns(longer)[:, 1], expected, atol=1e-9)
 
 
 def test_dates_align_the_clock_of_several_recordings():
