@@ -195,6 +195,11 @@ def discover(
     columns = samples.names
     samples = samples if part is None else part.on_clock(samples)
     samples, given = with_inputs(samples, inputs)
+    if chunks is not None and samples.dim > len(columns):
+        raise ValueError(
+            "inputs, as clocks, cannot be used on a record that is read in chunks. Add their "
+            "cosine and sine as columns, or pass an array that fits into memory."
+        )
     samples, prior, said = _without_counters(samples, prior, given, transform)
     recipe, more = _with_differences_for_pulses(samples, recipe)
     # Before long computations; lags that are chosen, or given as times, are not known yet.

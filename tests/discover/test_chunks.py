@@ -221,6 +221,14 @@ def test_what_needs_all_of_the_record_is_refused(option):
         ndde.discover(ndde.Chunks(x, in_memory=500), lags=LAGS, key=KEY, **options)
 
 
+def test_a_clock_is_refused_for_a_record_in_chunks():
+    x = ndde.Chunks(record(N)[:, :2], in_memory=500)
+    with pytest.raises(
+        ValueError, match="as clocks, cannot be used on a record that is read in chunks"
+    ):
+        ndde.discover(x, dt=1.0, time_unit="h", lags=LAGS, key=KEY, inputs="day")
+
+
 def test_a_strategy_that_needs_windows_is_refused():
     with pytest.raises(ValueError, match=r"select\.Default.*Splines"):
         ndde.discover(
