@@ -6,6 +6,8 @@ import pytest
 
 import ndde_jax as ndde
 from benchmarks.dirty.data import LAGS, dirty
+from ndde_jax.check._graph_rules import evidence_of
+from ndde_jax.samples._prepare import STEPS
 
 FAST = dict(recipe=ndde.Recipe.fast(), key=jax.random.key(0))
 ANGLE = 2 * np.pi / 365.2425
@@ -143,3 +145,60 @@ def test_totals_that_begin_their_interval_are_not_moved_again(found):
     every = (*found.verdict.reasons, *found.verdict.notes)
     (told,) = (f for f in every if f.name == "links at once")
     assert "rain → head acts within" in told.text and told.remedy == "Sample more often."
+
+
+def waves(days, period):
+    angle = 2 * np.pi * np.arange(days) / period
+    return np.column_stack([np.cos(angle), np.sin(angle)])
+
+
+def findings(x, names, inputs):
+    samples = ndde.read_samples(x, dt=1.0, time_unit="h", names=names)
+    return {finding.name for finding in ndde.data_findings(samples, inputs)}
+
+
+def test_a_sine_is_no_copy_of_its_cosine_if_both_are_inputs():
+    x = np.column_stack([np.random.default_rng(0).normal(size=(600, 2)), waves(600, 24)])
+    assert "duplicate" in findings(x, ("a", "b", "cos", "sin"), ())
+    assert "duplicate" not in findings(x, ("a", "b", "cos", "sin"), ("cos", "sin"))
+
+
+def test_columns_of_a_clock_keep_the_season_of_what_they_drive():
+    """Also its overtones, and whatever the columns are called."""
+    year, noise = waves(2500, 365.2425), np.random.default_rng(0).normal(size=(2500, 2))
+    seasonal = noise + 3 * np.column_stack([year[:, 0], waves(2500, 365.2425 / 2)[:, 0]])
+    x, names = np.column_stack([seasonal, year]), ("a", "b", "c", "s")
+    samples = ndde.read_samples(x, dt=1.0, time_unit="day", names=names)
+    removed = [
+        [treatment.name for treatment in ndde.prepare_samples(samples, STEPS, known).treatments]
+        for known in ((), ("c", "s"))
+    ]
+    assert removed == [["season"], []]
+
+
+def test_cosine_and_sine_of_a_clock_are_no_rivals():
+    """A quarter of a year later the sine is the cosine."""
+    names, inputs = ("rain", "store", "head"), ["rain", "year"]
+    options = dict(dt=1.0, time_unit="day", names=names, inputs=inputs, lags=(0, 91), **FAST)
+    evidence = evidence_of(ndde.discover(store_and_head(), **options))
+    rivals, edge = evidence.relations.rivals, (3, 1, 0)
+    assert evidence.kept[edge] and rivals.rival[edge].tolist() == [4, 1]
+    assert rivals.cost[edge] < 0.5 * evidence.price[1]
+    assert not evidence.replaceable[edge]
+
+
+def test_a_cycle_that_a_clock_explains_is_no_finding():
+    """Five years of months, which cannot show whether a clock makes their cycle."""
+    doubtful, explained, year = set(), set(), waves(60, 12)
+    for seed in range(4):
+        rng, x = np.random.default_rng(seed), np.zeros((60, 3))
+        for k in range(1, 60):
+            x[k] = 0.4 * x[k - 1] + rng.normal(size=3)
+        x += 2 * year[:, 1:]
+        options = dict(names=("a", "b", "c", "cos", "sin"), time_unit="month")
+        samples = ndde.read_samples(np.column_stack([x, year]), dt=1.0, **options)
+        alone = ndde.read_samples(x, dt=1.0, names=("a", "b", "c"), time_unit="month")
+        doubtful |= {finding.name for finding in ndde.data_findings(alone)}
+        found = ndde.data_findings(samples, ("cos", "sin"))
+        explained |= {finding.name for finding in found if finding.weight != "note"}
+    assert "rhythm" in doubtful and not explained & {"rhythm", "season"}
