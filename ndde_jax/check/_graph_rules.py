@@ -254,9 +254,8 @@ class GraphEvidence:
         told &= self.flow & ~self.kept[:, :, ~now].any(axis=(0, 2))
         late = ~now[rivals.rival[..., 1]] & told[None, :, None]
         clocks = np.array([clock_of(name) for name in self.names])
-        alike = (clocks[:, None, None] == clocks[rivals.rival[..., 0]]) & (clocks != "")[
-            :, None, None
-        ]
+        source = clocks[:, None, None]
+        alike = (source != "") & (source == clocks[rivals.rival[..., 0]])
         possible = np.isfinite(rivals.cost) & ~late & ~alike
         return close & possible & self.kept & ~self.touching
 
@@ -907,10 +906,10 @@ def _as_totals(e: GraphEvidence, driven: Pairs) -> str:
     now = e.kept[:, :, np.asarray(e.lags) == 0].any(axis=2) & ~np.eye(len(e.names), dtype=bool)
     places = np.flatnonzero(driven.any(axis=1) & ~now.any(axis=1))
     inputs = [e.names[int(i)] for i in places]
-    are, them = ("is a sum or mean", "it") if len(inputs) == 1 else ("are sums or means", "them")
-    moved = "; ".join(f"x[{name!r}] = x[{name!r}].shift(-1)" for name in inputs)
     if not inputs:
         return ""
+    are, them = ("is a sum or mean", "it") if len(inputs) == 1 else ("are sums or means", "them")
+    moved = "; ".join(f"x[{name!r}] = x[{name!r}].shift(-1)" for name in inputs)
     return (
         f"If {listed(inputs)} {are} over the interval before the time stamp, such as a day's rain, "
         f"shift {them} one row back with {moved} (--totals {','.join(inputs)}), to where the "

@@ -43,7 +43,7 @@ def clock_named(period: float, unit: str) -> str:
     near = (
         name
         for name in NAMED
-        if (length := _length(name, unit)) and abs(period / length - 1) < SAME_LENGTH
+        if (length := clock_length(name, unit)) and abs(period / length - 1) < SAME_LENGTH
     )
     return next(near, f"{period:.4g}{unit}")
 
@@ -81,7 +81,7 @@ def clock_columns(samples: Samples) -> dict[str, str]:
     return {
         name: clock
         for j, (name, clock) in enumerate(named.items())
-        if clock and _length(clock, samples.time_unit) is not None and holds(j, name)
+        if clock and clock_length(clock, samples.time_unit) is not None and holds(j, name)
     }
 
 
@@ -107,7 +107,7 @@ def wave_of(
     return WAVES[column.removeprefix(clock)](2 * np.pi * np.asarray(times, float) / period)
 
 
-def _length(clock: str, unit: str) -> float | None:
+def clock_length(clock: str, unit: str) -> float | None:
     """Return the length of a clock in a unit of time; None if it is not known."""
     match = TIME.fullmatch(clock)
     count, of = (float(match[1]), match[2]) if match else (1.0, clock)
@@ -119,7 +119,7 @@ def _length(clock: str, unit: str) -> float | None:
 
 def _period(clock: str, unit: str) -> float:
     """Return the period of a clock in a unit of time."""
-    period = _length(clock, unit)
+    period = clock_length(clock, unit)
     if period is None:
         known = f"{unit!r} cannot be converted" if unit else "the unit of dt is unknown"
         raise ValueError(

@@ -12,6 +12,7 @@ from .._spoken import listed, time_span, times as said_as_times, unit_ratio
 from .._types import Checked, divisor
 from . import _treatments
 from ._clock import DECIMALS, ON_GRID, find_grid, step_counts, underlying_step
+from ._clock_inputs import clock_length
 from ._columns import (
     APART,
     codes_of,
@@ -53,8 +54,8 @@ SPARSE = 0.4
 SEASON = 0.03
 # Share of variance in spectral lines above which a variable is itself a clock: a known input.
 CLOCK = 0.998
-# Periods of known clocks.
-CLOCKS = ("day", 1.0), ("week", 1.0), ("day", 365.2425), ("month", 12.0)
+# Clocks that a season may have.
+CLOCKS = "day", "week", "year"
 
 
 def prepare_samples(
@@ -480,11 +481,11 @@ def _clocks(samples: Samples) -> tuple[float, ...]:
     """Return the periods of known clocks, in the time unit of the samples; if rows count as weeks,
     a year has 52.
     """
-    ratios = ((count, unit_ratio(name, samples.time_unit)) for name, count in CLOCKS)
+    lengths = (clock_length(clock, samples.time_unit) for clock in CLOCKS)
     shorter = 1.0
     for stamps in (t.times[0] for t in samples.treatments if t.name == CALENDAR):
         shorter = float(np.ptp(samples.times[0]) / np.ptp(stamps))
-    return tuple(count * ratio * shorter for count, ratio in ratios if ratio)
+    return tuple(length * shorter for length in lengths if length)
 
 
 def _without_season(samples: Samples, known) -> Samples:

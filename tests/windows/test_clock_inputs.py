@@ -105,8 +105,8 @@ def test_dates_align_the_clock_of_several_recordings():
 
 @pytest.mark.slow
 def test_a_common_season_leaves_the_lags_of_links():
-    """Four saturating variables, all driven by one season. With the season removed, three of six
-    such graphs have wrong lags or links (`discover` without `inputs`).
+    """Four saturating variables, all driven by one season. With the season removed, five of six
+    such graphs have a wrong lag or link.
     """
     right = {"clock": 0, "removed": 0}
     for seed in range(6):
