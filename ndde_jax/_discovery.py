@@ -204,8 +204,10 @@ class Discovery(
         the target, and given the source's own past and its inputs at that time, like the momentary
         conditional independence of [Runge et al. (2019)](https://doi.org/10.1126/sciadv.aau4996).
         The test is valid for autocorrelated variables, heavy tails and changing variances, also
-        shared ones (a score test after [White (1980)](https://doi.org/10.2307/1912934)). NaN where
-        prior knowledge excludes an edge, or where there are too few windows. With missing values,
+        shared ones (a score test after [White (1980)](https://doi.org/10.2307/1912934)). Where most
+        of the noise is common to all variables, like a market's, inputs that are not kept are also
+        tested given the common factors at their lag, which each of them reveals. NaN where prior
+        knowledge excludes an edge, or where there are too few windows. With missing values,
         kept edges are tested in all windows that have the values their test needs, other candidates
         in complete windows. For *kept* edges p-values are too small: they were chosen on the same
         data.
@@ -231,7 +233,7 @@ class Discovery(
         The `ranking` gives each source its share in the explained variance of the target's rate.
         Here a source without a kept edge counts less, the likelier chance explains as much by the
         p-values of all its lags. It counts a quarter of that if no other variable has an edge into
-        the target, since the target may have no drivers.
+        the target or a q-value below .001, since the target may have no drivers.
         """
         risk = np.asarray(self.strengths.risk, float)
         ranking = self.ranking

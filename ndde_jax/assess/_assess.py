@@ -16,9 +16,10 @@ from jaxtyping import Bool, Float
 
 from .._blas import one_blas_thread
 from .._checks import check_concrete, check_windows
-from .._types import Checked, KnownGraph, KnownScores, Pairs, Square
+from .._types import Checked, KnownGraph, KnownScores, Pairs, Square, divisor
 from ..fit._refit import checked_graph
 from ..models._model import AbstractDelayModel
+from ..select._returns import common_factors
 from ..windows._windows import Windows
 from ._later import Later, later_states
 from ._relations import (
@@ -84,6 +85,8 @@ def _entropy(u: Float[np.ndarray, " row"]) -> float:
 # level of .2 ranks them about as well. A smaller factor ranks plants better, and networks with few
 # samples and few kept edges worse.
 LIKELY, UNDRIVEN = 0.05, 0.25
+# The false discovery rate below which a source may drive a target although no edge is kept.
+FALSE_DISCOVERIES = 1e-3
 
 
 # ---- error rates, and relations ----
@@ -113,7 +116,7 @@ class ErrorRates:
     def weighed(self, ranking: Square, graph: KnownGraph) -> Square:
         """Return a ranking of sources in which other variables without a kept edge count less, by
         1 / (1 + 20 p), where p combines all lags of a source by Fisher's method, and by a quarter
-        of that if the target keeps no edge from any other variable.
+        of that if the target keeps no edge from any other variable, and none is significant.
         """
         from scipy.special import chdtrc  # takes a moment to import
 
@@ -121,7 +124,9 @@ class ErrorRates:
         tested = np.isfinite(self.p)
         surprise = -2 * np.log(np.where(tested, np.maximum(self.p, 1e-300), 1)).sum(axis=2)
         weight = 1 / (1 + chdtrc(2 * np.maximum(tested.sum(axis=2), 1), surprise) / LIKELY)
-        undriven = ~np.any(linked & others, axis=0, keepdims=True)
+        with np.errstate(invalid="ignore"):
+            driven = linked | (self.q < FALSE_DISCOVERIES).any(axis=2)
+        undriven = ~np.any(driven & others, axis=0, keepdims=True)
         weight = np.where(undriven, weight * UNDRIVEN, weight)
         # Negative rankings by precedence stay as they are.
         return np.where(linked | ~others | (ranking <= 0), ranking, ranking * weight)
@@ -326,7 +331,12 @@ def error_rates(windows: Checked[Windows], graph: Any) -> ErrorRates:
     graph = _checked(windows, graph, "error_rates")
     rows = rows_of(windows)
     enough = len(rows.rates) >= FEWEST
-    p = edge_p_values(read_inputs(rows), graph) if enough else np.full(graph.shape, np.nan)
+    p = np.full(graph.shape, np.nan)
+    if enough:
+        inputs = read_inputs(rows)
+        left = np.nan_to_num(residuals(inputs, graph))
+        risk = left.var(axis=0) / divisor(rows.rates.var(axis=0))
+        p = edge_p_values(inputs, graph, common_factors(windows, left.T, risk))
     if enough and windows.partial is not None:
         some = kept_p_values(read_inputs(partial_rows_of(windows)), graph, p)
         p = np.where(rows.allowed, some, np.nan)

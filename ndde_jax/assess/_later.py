@@ -12,10 +12,12 @@ from ._score import (
     NOISE,
     Columns,
     Inputs,
+    SourceLags,
     basis,
     clipped_residuals,
     given_columns,
     group_test,
+    kept_columns,
     tested,
 )
 
@@ -49,6 +51,16 @@ class Later(NamedTuple):
         return cls(np.full(dim, -1), np.full(dim, -1), np.zeros(dim))
 
 
+def _beside(inputs: Inputs, kept: SourceLags) -> SourceLags:
+    """Return the candidates next to the delays of a continuous path, which may lie between two of
+    them. What is missing of the state between predicts its change, and so do states before it.
+    """
+    lags = np.asarray(inputs.rows.lags)
+    near = (np.abs(lags[:, None] - lags[None]) <= inputs.rows.step) & (lags[:, None] > 0)
+    beside = kept @ near & ~kept
+    return beside & inputs.rows.midway
+
+
 def later_states(inputs: Inputs, graph: KnownGraph, asked: Bool[np.ndarray, " target"]) -> Later:
     """Return the states further back than every candidate that explain the residuals of the rates
     that are `asked` for.
@@ -79,7 +91,9 @@ def later_states(inputs: Inputs, graph: KnownGraph, asked: Bool[np.ndarray, " ta
     for j in map(int, np.flatnonzero(asked)):
         # The part of a bend that polynomials miss is predicted by whatever moves the inputs.
         kept = given_columns(inputs, graph, j, own=True, poor=1.0)
-        given = np.concatenate([kept, saturating(inputs, graph[:, j])], axis=1)
+        beside = _beside(inputs, graph[:, j])
+        read = saturating(inputs, graph[:, j] | beside)
+        given = np.concatenate([kept, kept_columns(inputs, beside), read], axis=1)
         if used.sum() < 3 * (given.shape[1] + 10):
             continue
         q, own = basis(given[used]), size.copy()

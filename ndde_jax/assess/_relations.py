@@ -507,12 +507,27 @@ def _link(inputs, graph, left, beside, i: int, j: int) -> Unseen:
     itself = _own_past_p_value(inputs, graph, i, j, by_itself)
     if graph[j, i].any():
         back = 1.0  # the news of the link back are tested with that link
-    off = [one.off for one in (by_inputs, by_itself) if one.strength > STRONG]
+    instruments = [by_inputs] if _moved_by_unknown(rows, graph, i) else [by_inputs, by_itself]
+    off = [one.off for one in instruments if one.strength > STRONG]
     if off and max(off) < FULL:
         older = news = large = 1.0
-    return Unseen(
-        Signs(older, news, large, back, moved, itself), max(by_inputs.told, by_itself.told)
-    )
+    told = max(one.told for one in instruments)
+    return Unseen(Signs(older, news, large, back, moved, itself), told)
+
+
+# Steps within which an own past beside the present level shows where a continuous path is going.
+MOMENTUM = 2
+
+
+def _moved_by_unknown(rows: Rows, graph: KnownGraph, i: int) -> bool:
+    """Return whether a variable of a continuous path has momentum but no input: its rate depends on
+    its present level and on a level shortly before. Whatever moves it has a memory, is not measured
+    and may also move its targets, so that its own past is no instrument.
+    """
+    lags = np.asarray(rows.lags)
+    soon = (lags > 0) & (lags <= MOMENTUM * rows.step)
+    alone = not np.delete(graph[:, i], i, axis=0).any()
+    return bool(rows.midway and alone and graph[i, i, soon].any())
 
 
 def saturating(inputs: Inputs, kept: SourceLags) -> Columns:

@@ -525,14 +525,17 @@ def source_tests(
 ROWS = 2
 
 
-def edge_p_values(inputs: Inputs, graph: KnownGraph) -> KnownScores:
+def edge_p_values(
+    inputs: Inputs, graph: KnownGraph, factors: Float[np.ndarray, "dim factor"]
+) -> KnownScores:
     """Return the probability that an input explains its target's rate as well by chance.
 
     Each candidate, as a line and two bends, is tested given the other kept inputs of its target and
     what its source was made of: the source's own past and its kept inputs at that time, as in the
     momentary conditional independence of Runge et al. (2019). The residual of the source is then
     new at every step, so the test holds for any memory of the residuals. Its variance is that of
-    the scores, so it holds for changing noise.
+    the scores, so it holds for changing noise. Candidates that are not kept are also tested given
+    common factors of all variables at their lag, since each of them reveals these factors.
 
     **Returns:** NaN where prior knowledge excludes an edge or too few rows are left; 1 for an input
     that is determined by the others.
@@ -553,9 +556,11 @@ def edge_p_values(inputs: Inputs, graph: KnownGraph) -> KnownScores:
         made -= made.mean(axis=2, keepdims=True)
         test = np.ascontiguousarray(inputs.test[there, a].transpose(1, 2, 0))
         test -= test.mean(axis=2, keepdims=True)
+        common = inputs.line[:, a] @ factors
         for j in range(dim):
-            if len(given[j]) > ROWS * (given[j].shape[1] + widest):
-                p[:, j, a] = source_tests(rows.rates[there, j], test, made, given[j][there]).p
+            beside = np.concatenate([given[j], common], axis=1)
+            if len(beside) > ROWS * (beside.shape[1] + widest):
+                p[:, j, a] = source_tests(rows.rates[there, j], test, made, beside[there]).p
     return np.where(rows.allowed, kept_p_values(inputs, graph, p), np.nan)
 
 

@@ -239,8 +239,12 @@ class GraphEvidence:
 
     @functools.cached_property
     def touching(self) -> KnownGraph:
-        """The edges of a source one lag after another edge of it: one of the two may be a proxy."""
-        return touching(self.graph, self.lags) & self.kept
+        """The edges of a source one lag after another edge of it, without those of one delay that
+        was found between the two: one of the two may be a proxy.
+        """
+        one_delay = np.zeros_like(self.kept)
+        one_delay[..., 1:] = self.delays[..., 1:] == self.delays[..., :-1]
+        return touching(self.graph, self.lags) & self.kept & ~one_delay
 
     @functools.cached_property
     def replaceable(self) -> KnownGraph:
@@ -775,8 +779,8 @@ def _not_excluded(e: GraphEvidence) -> Iterator[Hit]:
         note=0.0,
         reservation=DOUBT,
         problem=REPLACEABLE_LIMIT,
-        why="a share of the edges; for a problem at least two, not counting a past that one of the "
-        "drivers could replace: one in seventy is replaceable by chance",
+        why="a share of the edges; for a problem at least two links between variables: one in "
+        "seventy is replaceable by chance",
     ),
     theorem="faithfulness",
 )
@@ -798,10 +802,10 @@ def _replaceable(e: GraphEvidence) -> Iterator[Hit]:
             else "Omit one of two variables with the same information, or rule a link out with "
             "prior_knowledge (--forbid)."
         )
-        # If a driver at another lag could replace a target's own past, no link is at stake; if the
-        # target's own past could replace a link, no link to another variable is.
-        other = [not _own_past_or_driver(e, edge) for edge in e.edges(e.replaceable)]
-        other = [told and not past for told, past in zip(other, own, strict=True)]
+        # If another variable could replace a target's own past, no kept link is at stake; if the
+        # target's own past could replace a link, no link from another variable is.
+        links = [source != target for source, target, _ in e.edges(e.replaceable)]
+        other = [link and not past for link, past in zip(links, own, strict=True)]
         many = sum(other) > 1 and share * sum(other) / count > REPLACEABLE_LIMIT
         yield Hit(share, words, weight=PROBLEM if many else e.doubt)
 
@@ -812,13 +816,6 @@ def _by_own_past(e: GraphEvidence, edge: Edge) -> bool:
     """
     rival, lag = map(int, e.relations.rivals.rival[edge])
     return rival == edge[1] and lag > edge[2]
-
-
-def _own_past_or_driver(e: GraphEvidence, edge: Edge) -> bool:
-    """Return whether an input is a variable's own past and its rival one of its drivers."""
-    source, target, _ = edge
-    rival = int(e.relations.rivals.rival[edge][0])
-    return source == target and bool(e.kept[rival, target].any())
 
 
 @estimated_rule(

@@ -43,7 +43,7 @@ def variance_weighted(screened: Screened) -> Screened:
         return screened
     graph = flat_inputs(np.asarray(screened.found.graph))
     fits = [screened.fit(j, mask) for j, mask in enumerate(graph)]
-    if not _mostly_innovation(screened.windows, fits):
+    if not _mostly_innovation(screened.windows, _risks(fits)):
         return screened
     weight, used = screened.data.weight, screened.data.weight > 0
     variance = local_variance(
@@ -77,9 +77,10 @@ def _values_persist(windows: Windows) -> bool:
     return bool(np.median(correlation_of_neighbours(windows)) > MOST_PERSISTENCE)
 
 
-def _mostly_innovation(windows: Windows, fits: list[TargetFit]) -> bool:
-    """Return whether most of the variance of the variables is innovation."""
-    risk = np.array([float(own.part.risk) for own in fits])
+def _mostly_innovation(windows: Windows, risk: Float[np.ndarray, " variable"]) -> bool:
+    """Return whether most of the variance of the variables is innovation, from the unexplained
+    shares of the variances of their rates.
+    """
     return bool(np.median(_spread_of_steps(windows) * risk) >= LEAST_INNOVATION)
 
 
@@ -90,28 +91,45 @@ def _leave_one_out_residuals(own: TargetFit) -> Float[np.ndarray, " window"]:
     return own.part.residual / np.maximum(1 - reach, 1e-3)
 
 
-def proxies_among(windows: Windows, fits: list[TargetFit]) -> Bool[np.ndarray, "target input"]:
-    """Return the inputs of all targets that only correct other inputs for common factors.
+def common_factors(
+    windows: Windows, left: Float[np.ndarray, "variable row"], risk: Float[np.ndarray, " variable"]
+) -> Float[np.ndarray, "variable factor"]:
+    """Return the loadings of common factors of residuals, their principal components; none unless
+    values are innovations and do not persist, like returns of shares, and a large part is common.
 
     If the idiosyncratic innovation of one share moves a target, the past of every other share
     indicates how much of the first one's change was the market's, and so helps to predict the
-    target. So if a large part of the residuals is common, inputs from other variables are tested
-    for what they explain beyond common factors at their lag (Bernanke, Boivin and Eliasz, 2005).
-    The factors are principal components of the residuals; having more of them than there are
-    common factors does no harm. Applied only if values are innovations and do not persist, like
-    returns of shares.
+    target, although it does not move it. More components than there are common factors do no harm.
+
+    **Arguments:**
+
+    - `left`: residuals of the rates.
+    - `risk`: the unexplained share of the variance of each rate.
     """
-    nothing, count = np.zeros((len(fits), len(fits[0].mask)), bool), len(fits) // PER_FACTOR
-    if count == 0 or _values_persist(windows) or not _mostly_innovation(windows, fits):
-        return nothing
-    left = np.stack([own.part.residual for own in fits])
+    count, none = len(left) // PER_FACTOR, np.zeros((len(left), 0))
+    if count == 0 or _values_persist(windows) or not _mostly_innovation(windows, risk):
+        return none
     size = np.sqrt((left**2).sum(axis=1))
     left = left / np.where(size > 0, size, np.inf)[:, None]
     shares, factors = np.linalg.eigh(left @ left.T)
-    if shares[-1] < COMMON * len(fits):
-        return nothing
-    count = min(count, int((shares > 1).sum()))
-    return np.stack([_worthless_given_factors(own, factors[:, -count:]) for own in fits])
+    if not shares[-1] >= COMMON * len(left):
+        return none
+    return factors[:, -min(count, int((shares > 1).sum())) :]
+
+
+def proxies_among(windows: Windows, fits: list[TargetFit]) -> Bool[np.ndarray, "target input"]:
+    """Return the inputs of all targets that only correct other inputs for common factors: inputs
+    from other variables that explain nothing beyond [`common_factors`]
+    [ndde_jax.select._returns.common_factors] at their lag (Bernanke, Boivin and Eliasz, 2005).
+    """
+    factors = common_factors(windows, np.stack([own.part.residual for own in fits]), _risks(fits))
+    if not factors.size:
+        return np.zeros((len(fits), len(fits[0].mask)), bool)
+    return np.stack([_worthless_given_factors(own, factors) for own in fits])
+
+
+def _risks(fits: list[TargetFit]) -> Float[np.ndarray, " variable"]:
+    return np.array([float(own.part.risk) for own in fits])
 
 
 def _worthless_given_factors(own: TargetFit, factors: Float[np.ndarray, "dim factor"]) -> KnownMask:

@@ -5,6 +5,7 @@ noise.
 import jax
 import numpy as np
 import pytest
+from scipy import stats
 
 import ndde_jax as ndde
 from ndde_jax.regression import Readings
@@ -47,6 +48,18 @@ def test_the_past_of_a_market_is_no_source():
         np.sum((y - a @ np.linalg.lstsq(a, y, rcond=None)[0]) ** 2) for a in (past[:, [i, j]], past)
     )
     assert len(y) * np.log(alone / all_) > past.shape[1] * np.log(len(y))
+
+
+def test_error_rates_and_ranking_of_a_market_are_those_of_news():
+    x, truth = market(2)
+    found, _ = found_in(x)
+    apart = ~np.eye(10, dtype=bool) & ~truth
+    # A multiple of a sample of the market explains any target that news of another share move.
+    driven = np.broadcast_to(truth.any(axis=0), truth.shape) & apart
+    p = found.p_values[driven][:, 0]
+    assert stats.kstest(p, "uniform").pvalue > 0.01
+    assert np.nanmax(found.q_values[truth][:, 0]) < 0.01
+    assert found.source_scores[truth].min() > found.source_scores[apart].max()
 
 
 @pytest.mark.slow
