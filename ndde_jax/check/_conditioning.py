@@ -153,6 +153,8 @@ def _persistent(residual: Float[np.ndarray, "sample"], step: int) -> float:
     if not products(0).size:
         return float("nan")
     square = np.mean(products(0))
+    if not square > 0:
+        return 0.0
     # Overlapping differences correlate neighbouring residuals, which widens the null (Bartlett).
     alike = [np.mean(products(k)) / square for k in range(1, step) if products(k).size]
     spread = square * np.sqrt(1 + 2 * np.sum(np.square(alike)))

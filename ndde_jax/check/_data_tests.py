@@ -122,7 +122,8 @@ def unit_root(x: Float[np.ndarray, "time"], order: int = 4) -> float:
     y = change[order:]
     scale = np.linalg.norm(design, axis=0)
     design = design / np.where(scale > 0, scale, 1)
-    coefficients, _, rank, _ = np.linalg.lstsq(design, y, rcond=1e-12)
+    # The inverse below has the square of this condition number.
+    coefficients, _, rank, _ = np.linalg.lstsq(design, y, rcond=1e-7)
     rest = y - design @ coefficients
     variance = rest @ rest / max(n - design.shape[1], 1)
     if rank < design.shape[1] or not variance > 1e-20 * (y @ y) / n:

@@ -14,7 +14,6 @@ from ..assess._assess import Relations, relations
 from ..assess._rivals import touching
 from ..assess._score import drift_of
 from ..models._model import AbstractDelayModel
-from ..samples._clock_inputs import clock_of
 from ..samples._factors import factor_nats, proportional
 from ..samples._samples import Samples
 from ..select._between import delays_between, residuals_at_delays
@@ -67,6 +66,9 @@ MANY_LAGS = 3
 # Share of inputs, at least two, that another variable could replace above which a graph is not
 # supported: in clean records one input in seventy is replaceable by chance, two in a dozen are not.
 REPLACEABLE_LIMIT = 0.15
+# Variance of a sum relative to that of each part below which the sum is constant: rounding to two
+# digits leaves less.
+CONSTANT = 1e-3
 # Share of a rate's variance that persists in its residuals: limits of a reservation and a problem.
 MEMORY, HEAVY_MEMORY = 0.05, 0.3
 # Share of the variance of the next value below which it counts as unpredictable, and share of the
@@ -250,23 +252,35 @@ class GraphEvidence:
     def replaceable(self) -> KnownGraph:
         """The edges that another variable could replace: of adjacent lags, which are replaced
         together, the first. Without noise a few past states predict any rate, so past states are no
-        rivals of present states that explain it. Cosine and sine of one clock are no rivals either.
+        rivals of present states that explain it. Cosine and sine of one phase are no rivals either.
         """
         rivals, now = self.relations.rivals, np.asarray(self.lags) == 0
         close = (rivals.lower <= 0) | (rivals.cost < OF_PRICE * self.price[None, :, None])
         told = np.asarray(self.strengths.risk, float) < MISSED
         told &= self.flow & ~self.kept[:, :, ~now].any(axis=(0, 2))
         late = ~now[rivals.rival[..., 1]] & told[None, :, None]
-        clocks = np.array([clock_of(name) for name in self.names])
-        source = clocks[:, None, None]
-        alike = (source != "") & (source == clocks[rivals.rival[..., 0]])
+        alike = self.one_phase[np.arange(len(self.names))[:, None, None], rivals.rival[..., 0]]
         possible = np.isfinite(rivals.cost) & ~late & ~alike
         return close & possible & self.kept & ~self.touching
+
+    @functools.cached_property
+    def one_phase(self) -> Pairs:
+        """The pairs whose squares add up to a constant, as cosine and sine of one phase do."""
+        scaling = self.windows.scaling
+        scale, center = np.asarray(scaling.scale, float), np.asarray(scaling.center, float)
+        now = np.asarray(self.windows.history, float)[np.asarray(self.windows.valid), 0]
+        squares = (now * scale + center) ** 2
+        squares = squares - squares.sum(axis=0) / max(len(squares), 1)
+        covariance = squares.T @ squares / max(len(squares), 1)
+        spread = np.diag(covariance)
+        both = spread[:, None] + spread + 2 * covariance
+        return both < CONSTANT * np.minimum(spread[:, None], spread)
 
     @property
     def doubt(self) -> str:
         """The weight of all doubtful edges together; a problem if most links between variables are
-        doubtful, of at least two pairs and for at least two reasons.
+        doubtful, of at least two pairs and for at least two reasons, and at least two of them not
+        only because an unobserved driver is possible.
         """
         # In a map no delay lies between two lags.
         edges = np.stack([self.weak, self.touching & (not self.whole), self.replaceable])
@@ -274,6 +288,7 @@ class GraphEvidence:
         between = self.kept & self.pairs[..., None]
         reasons = np.concatenate([edges, untold[None]]) & between
         doubtful, several = reasons.any(axis=0), reasons.any(axis=(1, 2, 3)).sum() > 1
+        several &= (edges.any(axis=0) & between).sum() > 1
         # If one pair has many lags, only the lags are in doubt.
         if several and doubtful.any(axis=2).sum() > 1 and doubtful.sum() > DOUBTFUL * between.sum():
             return PROBLEM

@@ -800,7 +800,7 @@ def _fine_sensors(evidence: SampleEvidence) -> Iterator[Sensor]:
     "wrapped angle",
     "{name} is an angle that starts again at {seam} after a full turn. Jumps there make up "
     "{share:.0%} of the variance of its steps, and nothing drives these jumps.",
-    "Use its sine and its cosine instead; for a phase that keeps turning, use numpy.unwrap.",
+    "Use its sine and its cosine instead.",
     limits=Limits(
         problem=SMALLER,
         why="steps of independent values lose half of their variance if they may wrap around",

@@ -23,7 +23,15 @@ from .._checks import (
     is_traced,
 )
 from .._memory import drop_programs_if_many
-from .._types import Checked, KnownMask, RealScalarLike, concretely, setting, to_jax
+from .._types import (
+    Checked,
+    KnownMask,
+    RealScalarLike,
+    concretely,
+    divisor,
+    setting,
+    to_jax,
+)
 from ..fit._newton import NetworkFit
 from ..fit._prices import EBIC, AbstractPrice, as_price
 from ..fit._refit import StrengthConfig
@@ -490,5 +498,7 @@ def excess(own: TargetFit, found: NetworkFit, degree: int) -> float:
     n = max(float(own.data.weight.sum()), 1.0)
     weights = float(columns_price(n, float(found.n_effective)))
     choices = 2 * log_choices(len(own.mask), degree)
-    criterion = n * np.log(float(found.risk) + FLOOR) + weights + choices
+    # Shares of the variance with the weights of the windows, as those of the regression are.
+    risk = float(found.risk) / float(divisor(own.power))
+    criterion = n * np.log(risk + FLOOR) + weights + choices
     return float(criterion - own.criterion()) / n
