@@ -88,6 +88,7 @@ def _season(batch: Batch, seed: int, period: float = 24.0):
 
 _MAP, _FLOW = generators.clean_map, generators.clean_flow
 _HIDDEN = ("hidden driver",)
+_POSSIBLE = (*_HIDDEN, "hidden driver possible")
 _COARSE = ("links at once", "residual memory", "persistent rates", "hidden driver")
 _DRIFT = ("drifting link", "change of regime")
 KINDS: dict[str, Kind] = {
@@ -105,6 +106,16 @@ KINDS: dict[str, Kind] = {
     **{
         f"{driver} driver of a flow": Kind(
             _of(generators.hidden_flow, kind=driver), "confounded", names=_HIDDEN
+        )
+        for driver in generators.DRIVERS
+    },
+    **{
+        f"{driver} driver alone, of a {name}": Kind(
+            _of(make, kind=driver, strength=strength, moved=False), "unmoved", names=_POSSIBLE
+        )
+        for name, make, strength in (
+            ("map", generators.hidden_map, 1.0),
+            ("flow", generators.hidden_flow, 0.75),
         )
         for driver in generators.DRIVERS
     },

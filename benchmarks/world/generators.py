@@ -210,8 +210,10 @@ def driver(rng, kind, records, steps, substeps=1):
     return (h - h.mean(axis=0)) / h.std(axis=0)
 
 
-def hidden_map(records, *, n=1000, kind="slow", strength=0.8, seed=0) -> Batch:
-    """Return maps of four variables: a hidden driver drives 0 and 1, and 2 drives 0 and 3."""
+def hidden_map(records, *, n=1000, kind="slow", strength=0.8, moved=True, seed=0) -> Batch:
+    """Return maps of four variables: a hidden driver drives 0 and 1, and 2 drives 3 and, if 0 is to
+    be `moved` by something measured, 0.
+    """
     rng = np.random.default_rng(seed)
     steps, dim = n + BEFORE, 4
     h = driver(rng, kind, records, steps)
@@ -219,14 +221,14 @@ def hidden_map(records, *, n=1000, kind="slow", strength=0.8, seed=0) -> Batch:
     x = np.zeros_like(e)
     for k in range(LAGS, steps - 1):
         now = a * x[k] + e[k + 1]
-        now[:, 0] += 0.6 * x[k - 1, :, 2] + strength * h[k - 1]
+        now[:, 0] += 0.6 * moved * x[k - 1, :, 2] + strength * h[k - 1]
         now[:, 1] += strength * h[k - 3]
         now[:, 3] += 0.6 * x[k - 2, :, 2]
         x[k + 1] = now
-    return Batch(x[BEFORE:].swapaxes(0, 1), *_truth(records, (2, 0, 1), (2, 3, 2)))
+    return Batch(x[BEFORE:].swapaxes(0, 1), *_truth(records, (2, 3, 2), *[(2, 0, 1)] * moved))
 
 
-def hidden_flow(records, *, n=1000, kind="bursty", strength=0.75, seed=0) -> Batch:
+def hidden_flow(records, *, n=1000, kind="bursty", strength=0.75, moved=True, seed=0) -> Batch:
     """Return flows of four variables like `hidden_map`: the hidden driver acts on 0 after one
     sample and on 1 after three.
     """
@@ -237,11 +239,11 @@ def hidden_flow(records, *, n=1000, kind="bursty", strength=0.75, seed=0) -> Bat
     e = rng.normal(size=x.shape) * 0.7 / np.sqrt(SUBSTEPS)
     for k in range(3 * SUBSTEPS + 1, steps - 1):
         drift = -g * x[k]
-        drift[:, 0] += 0.4 * x[k - SUBSTEPS, :, 2] + strength * h[k - SUBSTEPS]
+        drift[:, 0] += 0.4 * moved * x[k - SUBSTEPS, :, 2] + strength * h[k - SUBSTEPS]
         drift[:, 1] += strength * h[k - 3 * SUBSTEPS]
         drift[:, 3] += 0.4 * x[k - 2 * SUBSTEPS, :, 2]
         x[k + 1] = x[k] + drift / SUBSTEPS + e[k]
-    truth = _truth(records, (2, 0, 1), (2, 3, 2))
+    truth = _truth(records, (2, 3, 2), *[(2, 0, 1)] * moved)
     return Batch(x[-n * SUBSTEPS :: SUBSTEPS].swapaxes(0, 1), *truth)
 
 

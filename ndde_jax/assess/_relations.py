@@ -507,7 +507,8 @@ def _link(inputs, graph, left, beside, i: int, j: int) -> Unseen:
     itself = _own_past_p_value(inputs, graph, i, j, by_itself)
     if graph[j, i].any():
         back = 1.0  # the news of the link back are tested with that link
-    instruments = [by_inputs] if _moved_by_unknown(rows, graph, i) else [by_inputs, by_itself]
+    unknown = _moved_by_unknown(rows, graph, i, j)
+    instruments = [by_inputs] if unknown else [by_inputs, by_itself]
     off = [one.off for one in instruments if one.strength > STRONG]
     if off and max(off) < FULL:
         older = news = large = 1.0
@@ -519,14 +520,14 @@ def _link(inputs, graph, left, beside, i: int, j: int) -> Unseen:
 MOMENTUM = 2
 
 
-def _moved_by_unknown(rows: Rows, graph: KnownGraph, i: int) -> bool:
-    """Return whether a variable of a continuous path has momentum but no input: its rate depends on
-    its present level and on a level shortly before. Whatever moves it has a memory, is not measured
-    and may also move its targets, so that its own past is no instrument.
+def _moved_by_unknown(rows: Rows, graph: KnownGraph, i: int, j: int) -> bool:
+    """Return whether a variable of a continuous path has momentum but no input except from its
+    target: its rate depends on a level shortly before. Whatever moves it has a memory, is not
+    measured and may also move the target, so that its own past is no instrument.
     """
     lags = np.asarray(rows.lags)
     soon = (lags > 0) & (lags <= MOMENTUM * rows.step)
-    alone = not np.delete(graph[:, i], i, axis=0).any()
+    alone = not np.delete(graph[:, i], [i, j], axis=0).any()
     return bool(rows.midway and alone and graph[i, i, soon].any())
 
 

@@ -107,7 +107,7 @@ def verdict_from_findings(
         together = "Most links are doubtful, and for more than one reason. "
     lines = (
         f"Verdict: {judged}{also}. {_what(evidence)}",
-        f"How sure: {_sure(evidence)}",
+        f"How sure: {_sure(evidence)}{_untested(evidence) if judged == SUPPORTED else ''}",
         f"Against it: {together}{_findings_text(reasons) or 'nothing that was tested.'}",
         *((f"Noted: {_findings_text(notes)}",) if notes else ()),
         f"Next: {_next(evidence, judged, reasons, notes)}",
@@ -144,8 +144,7 @@ def _advice_to_declare(e: GraphEvidence) -> list[str]:
     Nobody can tell from a record that rain comes from outside, and what is doubtful about its own
     past, or about what drives it, is no doubt about what it drives.
     """
-    sources, targets = ({edge[k] for edge in e.links()} for k in (0, 1))
-    names = [e.names[i] for i in sorted(sources - targets) if e.modelled[i]]
+    names = _unmoved_sources(e)
     if not names:
         return []
     come = "comes" if len(names) == 1 else "come"
@@ -153,6 +152,24 @@ def _advice_to_declare(e: GraphEvidence) -> list[str]:
         f"If {listed(names)} {come} from outside, as weather or settings do, declare that: "
         f'inputs={names!r} (--inputs "{",".join(names)}").'
     ]
+
+
+def _unmoved_sources(e: GraphEvidence) -> list[str]:
+    """Return the variables that drive others and that no other drives, without known inputs."""
+    sources, targets = ({edge[k] for edge in e.links()} for k in (0, 1))
+    return [e.names[i] for i in sorted(sources - targets) if e.modelled[i]]
+
+
+def _untested(e: GraphEvidence) -> str:
+    """Return a sentence on sources that nothing measured moves. Only their own past can show that
+    their targets follow, and a driver of both with a memory moves that past too.
+    """
+    names = _unmoved_sources(e)
+    if not names:
+        return ""
+    what = "it and its targets" if len(names) == 1 else "one of them and its targets"
+    who = listed(names, SHOWN_NAMES)
+    return f" Nothing measured moves {who}: a slow unobserved driver of {what} would not show."
 
 
 def _without_repeats(remedy: str, said: str) -> str:

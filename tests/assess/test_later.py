@@ -120,3 +120,23 @@ def test_it_is_said_and_chosen_lags_grow(tmp_path):
     assert max(found.lags) > 20 and any("was explained by a state" in c for c in found.choices)
     assert np.nanmax(found.delays[0, 0]) == pytest.approx(10, abs=0.3)
     assert not found.graph[1, 0].any() and short.graph[1, 0].any()
+
+
+def delayed_feedback(delay, n=800, fine=20):
+    """Noisy Mackey–Glass feedback after a delay in samples, by Euler steps of 1/20 sample."""
+    rng, steps, late = np.random.default_rng(0), n * fine, round(delay * fine)
+    x, noise = np.full((steps + late, 2), 0.9), rng.normal(size=(steps + late, 2))
+    for k in range(late, steps + late - 1):
+        drift = 0.6 * x[k - late] / (1 + np.abs(x[k - late]) ** 10) - 0.3 * x[k]
+        x[k + 1] = x[k] + drift / fine + 0.04 * noise[k] / np.sqrt(fine)
+    return x[late::fine]
+
+
+def test_a_delay_between_two_candidates_is_no_later_one():
+    graph = alone(2, 9)
+    graph[[0, 1], [0, 1], 6] = True
+    windows = ndde.select.midpoint_windows(delayed_feedback(5.6), dt=1.0, lags=range(9))
+    assert (relations(windows, graph).later.lag < 0).all()
+    beyond = alone(2, 4)
+    windows = ndde.select.midpoint_windows(delayed_feedback(5.6), dt=1.0, lags=range(4))
+    assert (np.abs(relations(windows, beyond).later.lag - 5.6) < 2).all()

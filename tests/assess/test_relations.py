@@ -80,6 +80,23 @@ def test_what_is_no_cause_where_its_own_inputs_move_it_is_hidden(kind):
     assert rate(batch, lambda r: r.confounded[0, 1], graphs) > 0.8
 
 
+def test_the_past_of_what_has_momentum_and_no_input_excludes_nothing():
+    """An unmeasured stimulus, on and off, reaches 0 and two samples later 1; 2 drives 3."""
+    rng, n, fine = np.random.default_rng(0), 1500, 10
+    on = np.repeat(np.cumsum(rng.random(n) < 0.12) % 2, fine) * 1.0
+    x, noise = np.zeros((n * fine, 4)), 0.12 * rng.normal(size=(n * fine, 4)) / np.sqrt(fine)
+    for k in range(4 * fine, n * fine - 1):
+        late = [on[k - 2 * fine], on[k - 4 * fine], 0.0, 1.2 * np.tanh(2 * x[k - 3 * fine, 2])]
+        x[k + 1] = x[k] + (np.array(late) - x[k]) / 2.5 / fine + noise[k]
+    windows = ndde.select.midpoint_windows(x[::fine], dt=1.0, lags=range(6))
+    graph = np.zeros((4, 4, 6), bool)
+    graph[range(4), range(4), 0] = graph[0, 0, 1] = graph[0, 1, 1] = graph[2, 3, 3] = True
+    untold = relations(windows, graph).not_excluded
+    assert untold[0, 1] and not untold[2, 3]
+    graph[2, 2, 1] = True  # with momentum, nobody could tell
+    assert relations(windows, graph).not_excluded[2, 3]
+
+
 @pytest.mark.parametrize("memory", [0.0, 0.6])
 def test_a_link_is_told_from_a_common_cause_where_something_moves_its_source(memory):
     """A memoryless source and a memoryless driver of both give the same record, except for a delay:
