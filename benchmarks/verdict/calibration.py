@@ -21,13 +21,15 @@ from .._runner import run_tasks
 from .._store import Record, Store, Unit
 from ..world import data
 from . import kinds
-from .kinds import CLEAN, GROUPS, KINDS, PLANTS, Case
+from .kinds import CLEAN, GROUPS, KINDS, PLANTS, UNMOVED, Case
 
 BENCHMARK, METHOD = "verdict_kinds", "discover"
 # Level of a confidence interval.
 LEVEL = 0.95
 # Findings about effects that are no links; on clean records they are alarms.
 ALARMS = ("hidden driver", "links at once", "drifting link")
+# The groups of records with a hidden driver.
+HIDDEN = ("confounded", UNMOVED)
 # Ranges of numbers of reservations that are counted together; more are always a problem.
 RESERVATIONS = ((0, 0), (1, 1), (2, 3), (4, 7))
 
@@ -149,11 +151,12 @@ def table(store: Store) -> str:
             groups[unit.category].append(metrics)
     rows = [_row(group, groups[group]) for group in GROUPS if groups[group]]
     clean = [one for group in CLEAN for one in groups[group]]
-    together = {"nothing wrong": clean, "all": [m for group in GROUPS for m in groups[group]]}
+    told = [m for group in GROUPS if group != UNMOVED for m in groups[group]]
+    together = {"nothing wrong": clean, f"all but {UNMOVED}" if groups[UNMOVED] else "all": told}
     rows += [_row(name, chosen) for name, chosen in together.items() if chosen]
     header = ["kind", "reports", "S", "R", "N"]
     header += ["edges in S", "true", "edges in R", "true", "of all true in S"]
-    parts = [tables.markdown(header, rows), _by_reservations(found.values()), _named(found)]
+    parts = [tables.markdown(header, rows), _by_reservations(told), _named(found)]
     return "\n\n".join(part for part in parts if part)
 
 
@@ -213,16 +216,17 @@ def _named(found: dict[Unit, dict[str, float]]) -> str:
                 _counted(m["named"] for m in chosen),
                 _counted(m["alarms"] for m in chosen),
                 _counted(m["confounded"] for m in chosen),
-                with_limits(certified, len(chosen)) if group == "confounded" else "-",
+                with_limits(certified, len(chosen)) if group in HIDDEN else "-",
             ]
         )
-    driven = [m for (group, _), c in by_kind.items() if group == "confounded" for m in c]
-    if driven:
-        certified = sum(m["verdict"] == 0 and m["false_pair"] > 0 for m in driven)
-        named = _counted(m["named"] for m in driven)
-        pairs = _counted(m["confounded"] for m in driven)
-        told = with_limits(certified, len(driven))
-        rows.append(["confounded", "all of them", named, "-", pairs, told])
+    for hidden in HIDDEN:
+        driven = [m for (group, _), c in by_kind.items() if group == hidden for m in c]
+        if driven:
+            certified = sum(m["verdict"] == 0 and m["false_pair"] > 0 for m in driven)
+            named = _counted(m["named"] for m in driven)
+            pairs = _counted(m["confounded"] for m in driven)
+            told = with_limits(certified, len(driven))
+            rows.append([hidden, "all of them", named, "-", pairs, told])
     clean = [m for (group, _), c in by_kind.items() if group in CLEAN for m in c]
     if clean:
         alarms, pairs = (_counted(m[what] for m in clean) for what in ("alarms", "confounded"))

@@ -620,8 +620,9 @@ def _finite(e: GraphEvidence) -> Iterator[Hit]:
     "no noise, lags",
     "No noise moves {who}: the next value follows from any few samples before it. Lags are then "
     "proxies for one another, and delays may lie next to the true ones: {links}.",
-    "Record or simulate it with noise that moves the system, a hundredth of a standard deviation "
-    "per sample; or pass only the lags that are possible.",
+    "Use values from before any smoothing or filter. Record or simulate it with noise that moves "
+    "the system, a hundredth of a standard deviation per sample; or pass only the lags that are "
+    "possible.",
     limits=Limits(
         reservation=0.0,
         why="a share of the links with a delay; without noise, links of steep laws are kept with "

@@ -51,7 +51,7 @@ def test_every_kind_repeats_itself_and_has_a_truth(name):
     np.testing.assert_array_equal(first.x, again.x)
     assert np.isfinite(first.x).all() and first.x.shape[1] >= 990
     assert kind.group in kinds.GROUPS and first.links.any(axis=3).sum() > 8
-    assert first.hidden.any() == (kind.group == "confounded")
+    assert first.hidden.any() == (kind.group in calibration.HIDDEN)
     assert bool(kind.names) == (kind.group not in kinds.CLEAN)
 
 
@@ -157,7 +157,9 @@ def test_the_page_says_what_was_published():
     def total(what, reports):
         return int(sum(m[what] for m in reports))
 
-    supported, reserved = ([m for m in found.values() if m["verdict"] == k] for k in (0, 1))
+    alone = [m for unit, m in found.items() if unit.category == kinds.UNMOVED]
+    told = [m for unit, m in found.items() if unit.category != kinds.UNMOVED]
+    supported, reserved = ([m for m in told if m["verdict"] == k] for k in (0, 1))
     clean = [m for unit, m in found.items() if unit.category in kinds.CLEAN]
     driven = [m for unit, m in found.items() if unit.category == "confounded"]
     kept, true = (total(what, supported) for what in ("edges", "true"))
@@ -182,6 +184,10 @@ def test_the_page_says_what_was_published():
     kept, true = (total(what, reserved) for what in ("edges", "true"))
     assert f'"with reservations", {true} of {kept} are true, {second};' in page
     assert shares[1] >= 0.8
+    by = [[m for m in alone if m["verdict"] == k] for k in (0, 1)]
+    kept, true = (total(what, by[1]) for what in ("edges", "true"))
+    assert f"Of {len(alone)} such records, {len(by[0])} are" in page
+    assert f'{len(by[1])} are "with reservations", with {true} of {kept} links true' in page
     assert f"| {first}, {second} |" in (published.ROOT / "README.md").read_text("utf-8")
 
 

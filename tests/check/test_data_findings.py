@@ -425,6 +425,19 @@ def test_a_unit_root_agrees_with_statsmodels():
         )
 
 
+def test_a_path_that_grows_without_limit_is_no_random_walk():
+    """Its columns are almost collinear: their inner products had no inverse."""
+    growth = np.exp(0.15 * np.arange(150.0)) + np.random.default_rng(0).normal(size=150)
+    for x in (growth, growth * np.linspace(1, 1e6, 150), 1.3 ** np.arange(150.0)):
+        assert not np.isnan(tests.unit_root(x))
+    alternating = np.random.default_rng(0).normal(size=(200, 3))
+    alternating[:, 2] = np.arange(200) % 2
+    found = ndde.discover(
+        alternating, dt=1.0, lags=(0, 1), recipe=ndde.Recipe.fast(), key=jax.random.key(0)
+    )
+    assert "x2" in found.report(full=True)  # warnings are errors
+
+
 def test_the_place_of_a_change_is_found():
     x = oscillators()[:, 0]
     errors, what, place = tests.regime_change(x + 3 * (np.arange(N) > 300))

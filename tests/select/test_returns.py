@@ -3,12 +3,15 @@ noise.
 """
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from scipy import stats
 
 import ndde_jax as ndde
+from ndde_jax.fit._newton import NetworkFit
 from ndde_jax.regression import Readings
+from ndde_jax.select._default import excess
 from ndde_jax.select._returns import variance_weighted
 from ndde_jax.select._screened import Screened
 
@@ -123,6 +126,27 @@ def test_windows_count_by_how_calm_their_time_is():
     driven = np.stack([np.roll(x[:, 0], k) for k in range(8)], axis=1)
     driven = ndde.lagged_windows(driven, dt=1.0, lags=(0, 1), scheme="euler")
     assert variance_weighted(Screened(driven, readings=readings)).calm is None
+
+
+def test_a_network_is_compared_in_the_units_of_weighted_windows():
+    """One that predicts what the regression does is neither better nor worse."""
+    x, _ = volatile(3)
+    x[1:] += 0.4 * x[:-1, ::-1]
+    windows = ndde.lagged_windows(x, dt=1.0, lags=(0, 1), scheme="euler")
+    readings = Readings(np.zeros(8), *np.zeros((2, 8, 8, 2), bool), np.zeros(8))
+    screened = variance_weighted(Screened(windows, readings=readings))
+    mask = np.zeros(16, bool)
+    mask[[0, 7]] = True
+    own, weight = screened.fit(0, mask), screened.data.weight
+    assert own.linear and screened.calm is not None
+    columns = np.column_stack([np.ones(len(weight)), screened.data.inputs[:, mask]])
+    y, root = screened.data.outputs[:, 0], np.sqrt(weight)
+    slopes = np.linalg.lstsq(root[:, None] * columns, root * y, rcond=None)[0]
+    risk = weight @ (y - columns @ slopes) ** 2 / weight.sum()
+    assert abs(np.log(risk / float(own.part.risk))) > 0.02  # in other units
+    one = jnp.zeros((1, 2)), jnp.zeros(1)
+    network = NetworkFit((one,), *map(jnp.asarray, (risk, float(own.part.charged), np.zeros(0))))
+    assert excess(own, network, 2) == pytest.approx(0, abs=1e-3)
 
 
 def test_a_share_that_moves_several_others_is_no_common_factor():
