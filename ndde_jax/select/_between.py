@@ -492,10 +492,8 @@ class Refiner:
         settled = fit_delays(*self._given(j, mask), sources, start, room, j)
         if settled is None:
             return None
-        # A delay at the end of its room has not converged and stays at its candidate, and so does
-        # one beyond the candidates, to which a lag that is missing would be closer.
+        # A delay at the end of its room has not converged and stays at its candidate.
         inside = (settled.delay > SHORTEST) & (np.abs(settled.delay - start) < room)
-        inside &= settled.delay < self.lag.max() + self.gap[nearest] / 2
         if not inside.any():
             return None
         found = np.asarray(sources)[inside], settled.delay[inside], settled.half[inside]
