@@ -233,7 +233,8 @@ class Discovery(
         The `ranking` gives each source its share in the explained variance of the target's rate.
         Here a source without a kept edge counts less, the likelier chance explains as much by the
         p-values of all its lags. It counts a quarter of that if no other variable has an edge into
-        the target or a q-value below .001, since the target may have no drivers.
+        the target or a q-value below .001, since the target may have no drivers. Pairs that are
+        `confounded` count half.
         """
         risk = np.asarray(self.strengths.risk, float)
         ranking = self.ranking

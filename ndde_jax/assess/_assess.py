@@ -85,6 +85,8 @@ def _entropy(u: Float[np.ndarray, " row"]) -> float:
 # level of .2 ranks them about as well. A smaller factor ranks plants better, and networks with few
 # samples and few kept edges worse.
 LIKELY, UNDRIVEN = 0.05, 0.25
+# The factor for pairs that an unobserved variable seems to drive.
+UNSEEN = 0.5
 # The false discovery rate below which a source may drive a target although no edge is kept.
 FALSE_DISCOVERIES = 1e-3
 
@@ -239,7 +241,8 @@ class Relations:
         The added part is the share of the rate's variance that goes with the residual of the source
         alone, weighted by the likelihood of the direction. Without partial correlations, a common
         movement such as a market's would outweigh every delayed link. A kept link shows the
-        direction better, so pairs with one get nothing added.
+        direction better, so pairs with one get nothing added. Pairs that an unobserved variable
+        seems to drive count half.
 
         **Arguments:**
 
@@ -251,7 +254,8 @@ class Relations:
         shared = partial_correlations(self.correlation) ** 2
         shared *= np.clip(np.nan_to_num(risk), 0, 1)[None]
         odds = 1 / (1 + np.exp(-np.clip(self.forward, -50, 50)))
-        return lagged + np.where(alone, shared * odds, 0)
+        ranking = lagged + np.where(alone, shared * odds, 0)
+        return np.where(self.confounded & (ranking > 0), UNSEEN * ranking, ranking)
 
     def of_inputs(self, inputs: Bool[np.ndarray, " source"]) -> "Relations":
         """Return the relations if some variables are known inputs: no unobserved variable drives an
