@@ -48,6 +48,7 @@ from ._splines import MARGIN, SplineGraph, search_priced, with_own_present
 from ._strategies import AbstractStrategy, Gates, Moves, Recovery, Splines, recovery
 from ._target_fit import TargetFit, significant_leftovers
 from ._whole import ClosedForms, on_whole
+from ._worth import BLOCKS, stretches, student_quantile
 
 # From this many candidate inputs per target, judging every edge by refitted networks takes too
 # long: the cost grows with the square of the number.
@@ -55,6 +56,8 @@ MANY_INPUTS = 25
 # A network whose criterion is this much worse than that of a nonlinear regression, per window, may
 # still win after inputs that it does not need are dropped.
 SLACK_PER_WINDOW = 0.05
+# Confidence that a network leaves less than a regression, from its gain in 32 stretches.
+THROUGHOUT = 0.975
 TOGETHER = (
     "Sources act over several lags each. For each target, sources were chosen first and then their "
     "lags, at a price adapted to the size of the effects in this record. Many of these lags are "
@@ -486,9 +489,25 @@ def judged_by_networks(
     options = dict(key=key, asked=asked, needed=needed, seen=seen)
     rows = judge(data, screening, price, config, **options)
     return [
-        row if row and (at_any_price or excess(own, row.fit, int(row.mask.sum())) < 0) else None
+        row
+        if row
+        and (at_any_price or (excess(own, row.fit, int(row.mask.sum())) < 0 and _better(own, row)))
+        else None
         for own, row in zip(regressions, rows, strict=True)
     ]
+
+
+def _better(own: TargetFit, row: Judged) -> bool:
+    """Return whether a network leaves less than a regression throughout the record. Under heavy
+    tails it gains by fitting a few windows, which the criterion rewards.
+    """
+    weight = np.asarray(own.data.weight, float)
+    rank = stretches(weight)
+    squares = np.asarray(own.part.residual, float) ** 2 * own.power * weight.sum()
+    size = divisor(np.bincount(rank, weight, BLOCKS))
+    gain = np.bincount(rank, squares, BLOCKS) / size - row.left
+    error = gain.std(ddof=1) / np.sqrt(BLOCKS)
+    return bool(gain.mean() > student_quantile(THROUGHOUT, BLOCKS - 1) * error)
 
 
 def excess(own: TargetFit, found: NetworkFit, degree: int) -> float:
