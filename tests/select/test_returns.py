@@ -11,9 +11,13 @@ from scipy import stats
 import ndde_jax as ndde
 from ndde_jax.fit._newton import NetworkFit
 from ndde_jax.regression import Readings
-from ndde_jax.select._default import excess
+from ndde_jax.regression._design import design_of
+from ndde_jax.select._default import _better, excess
+from ndde_jax.select._judge import Judged
 from ndde_jax.select._returns import variance_weighted
 from ndde_jax.select._screened import Screened
+from ndde_jax.select._target_fit import TargetFit
+from ndde_jax.windows._windows import KnownData
 
 
 def market(seed, variables=10, n=700, links=5, by_news=True):
@@ -144,9 +148,31 @@ def test_a_network_is_compared_in_the_units_of_weighted_windows():
     slopes = np.linalg.lstsq(root[:, None] * columns, root * y, rcond=None)[0]
     risk = weight @ (y - columns @ slopes) ** 2 / weight.sum()
     assert abs(np.log(risk / float(own.part.risk))) > 0.02  # in other units
+    assert excess(own, _network(risk, float(own.part.charged)), 2) == pytest.approx(0, abs=1e-3)
+
+
+def test_a_network_that_gains_in_a_few_windows_replaces_no_regression():
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(641, 2))
+    data = KnownData(ndde.lagged_windows(x, dt=1.0, lags=(0,), scheme="euler"))
+    mask = np.array([True, False])
+    own = TargetFit(design_of(data.inputs, data.weight), data, 0, mask)
+    columns = np.column_stack([np.ones(640), data.inputs[:, 0]])
+    slopes = np.linalg.lstsq(columns, data.outputs[:, 0], rcond=None)[0]
+    by_stretch = np.mean(((data.outputs[:, 0] - columns @ slopes) ** 2).reshape(32, 20), axis=1)
+    gain = 0.1 * by_stretch.mean() * rng.uniform(0.5, 1.5, size=32)
+    once = np.where(np.arange(32) == 5, gain.sum(), 0.0)
+    judged = [
+        Judged(mask, np.zeros(2), np.zeros(2), np.zeros((2, 32)), by_stretch - by, 0.9, 0.1, *fit)
+        for fit in [(_network(0.9, 5.0), np.arange(2))]
+        for by in (gain, once, -gain)
+    ]
+    assert [_better(own, row) for row in judged] == [True, False, False]
+
+
+def _network(risk, n_effective):
     one = jnp.zeros((1, 2)), jnp.zeros(1)
-    network = NetworkFit((one,), *map(jnp.asarray, (risk, float(own.part.charged), np.zeros(0))))
-    assert excess(own, network, 2) == pytest.approx(0, abs=1e-3)
+    return NetworkFit((one,), *map(jnp.asarray, (risk, n_effective, np.zeros(0))))
 
 
 def test_a_share_that_moves_several_others_is_no_common_factor():
