@@ -818,10 +818,11 @@ def _replaceable(e: GraphEvidence) -> Iterator[Hit]:
             else "Omit one of two variables with the same information, or rule a link out with "
             "prior_knowledge (--forbid)."
         )
-        # If another variable could replace a target's own past, no kept link is at stake; if the
-        # target's own past could replace a link, no link from another variable is.
-        links = [source != target for source, target, _ in e.edges(e.replaceable)]
-        other = [link and not past for link, past in zip(links, own, strict=True)]
+        # If a driver, or another variable at another lag, could replace a target's own past, no
+        # kept link is at stake; if the target's own past could replace a link, no link from
+        # another variable is.
+        other = [not _own_past_foretold(e, edge) for edge in e.edges(e.replaceable)]
+        other = [told and not past for told, past in zip(other, own, strict=True)]
         many = sum(other) > 1 and share * sum(other) / count > REPLACEABLE_LIMIT
         yield Hit(share, words, weight=PROBLEM if many else e.doubt)
 
@@ -832,6 +833,15 @@ def _by_own_past(e: GraphEvidence, edge: Edge) -> bool:
     """
     rival, lag = map(int, e.relations.rivals.rival[edge])
     return rival == edge[1] and lag > edge[2]
+
+
+def _own_past_foretold(e: GraphEvidence, edge: Edge) -> bool:
+    """Return whether an input is a variable's own past and its rival one of its drivers, or at
+    another lag, as what a stimulus moved is; a copy of the variable is its rival at the same lag.
+    """
+    source, target, place = edge
+    rival, lag = map(int, e.relations.rivals.rival[edge])
+    return source == target and (lag != place or bool(e.kept[rival, target].any()))
 
 
 @estimated_rule(

@@ -126,9 +126,10 @@ def test_inputs_that_another_variable_could_carry(found, monkeypatch):
     told = with_rivals(many, into_first, lag=1).verdict
     assert told == "with reservations" and "or by the target's own past" in told.reasons[0].text
     assert told.reasons[0].remedy.startswith("Record for longer")
-    # A past that a follower could replace is none of its links: a stimulus and what it moves.
-    own[1, 1, 0], own[0, 0, 0] = False, True
-    assert with_rivals(many, own).verdict == "with reservations"
+    # Variable 0, which drives no other now: at another lag, and as a copy at the same one.
+    apart = many & (np.eye(3, dtype=bool) | (np.arange(3) > 0)[:, None])[..., None]
+    assert with_rivals(apart, own, lag=1).verdict == "with reservations"
+    assert with_rivals(apart, own).verdict == "not supported"
     evidence = evidence_of(with_rivals(np.ones_like(many), np.ones_like(many)))
     assert evidence.replaceable.all()  # neither of two lags lies between others
 
