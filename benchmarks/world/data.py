@@ -15,6 +15,9 @@ from .generators import LAGS
 PLANTS = "plants"
 # Candidate lags of rates of all simulated records.
 CANDIDATES = tuple(range(LAGS))
+# Standard deviation, in units of the largest value, below which a variable is at rest, and the
+# correlation from which on two move as one.
+AT_REST, AS_ONE = 0.01, 0.999
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,9 +57,20 @@ class Record:
 
 
 def _of_map(make: Callable, rng, p, n) -> Record:
-    system = make(rng, p)
-    x, links = maps.iterated(system, n, rng), system.links
-    return Record(x, links.any(axis=2), links, system.at_once | system.at_once.T)
+    """Return a record of a map, drawn again while a variable is at rest or two move as one, since
+    nothing in such a record shows what drives them.
+    """
+    while True:
+        system = make(rng, p)
+        x, links = maps.iterated(system, n, rng), system.links
+        if _varied(x):
+            return Record(x, links.any(axis=2), links, system.at_once | system.at_once.T)
+
+
+def _varied(x: Float[np.ndarray, "time dim"]) -> bool:
+    if not (x.std(axis=0) > AT_REST * np.abs(x).max(axis=0)).all():
+        return False
+    return bool(np.abs(np.corrcoef(x.T)[np.triu_indices(x.shape[1], 1)]).max() < AS_ONE)
 
 
 def _of_flow(make: Callable, rng, p, n) -> Record:

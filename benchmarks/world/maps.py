@@ -184,15 +184,19 @@ def threshold(rng: np.random.Generator, dim: int) -> Map:
 
 
 def bilinear(rng: np.random.Generator, dim: int) -> Map:
-    """Return a bilinear autoregression: a source is multiplied by its target's own value."""
-    own = rng.uniform(0.3, 0.7, dim)
-    links = drawn(rng, dim, dim, (0.3, 0.6))
+    """Return a bilinear autoregression: a source, limited by tanh, is multiplied by its target's
+    own value. All factors of a value together are less than 1, so that none grows without limit.
+    """
+    own = rng.uniform(0.2, 0.5, dim)
+    links, sum_of_sizes = drawn(rng, dim, dim, (0.3, 0.6)), np.zeros(dim)
+    np.add.at(sum_of_sizes, links.target, np.abs(links.size))
+    reduced = np.minimum((0.95 - own) / np.maximum(sum_of_sizes, 1e-9), 1)
 
     def step(past, noise):
         x = own * past[0] + noise
-        value = past[links.lag, links.source] * past[0, links.target]
-        np.add.at(x, links.target, links.size * value)
-        return 10 * np.tanh(x / 10)
+        value = np.tanh(past[links.lag, links.source]) * past[0, links.target]
+        np.add.at(x, links.target, reduced[links.target] * links.size * value)
+        return x
 
     return Map(step, links.graph(dim), np.zeros((dim, dim), bool), np.zeros(dim), np.full(dim, 1.0))
 

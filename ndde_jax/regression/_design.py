@@ -277,15 +277,15 @@ class Design:
         error = xp.where(itself[:, None] & line, self.error, 0).astype(self.gram.dtype)
         return self.gram[:, :, pairs, 0] - error
 
-    def along_products(self, residual: Any) -> Any:
-        """Return the inner product of the product of every two inputs with a residual of weighted
-        mean zero, `[input input]`.
+    def along_products(self, residual: Any, some: Any = slice(None)) -> Any:
+        """Return the inner products of the products of `some` inputs and all with a residual of
+        weighted mean zero, `[some input]`.
         """
         inputs, weighted = self.inputs, self.root * residual
         if namespace_of((inputs, weighted)) is np:
             # Takes half the time, and is accurate enough for a ranking.
             inputs, weighted = (a.astype(np.float32) for a in (inputs, weighted))
-        return inputs.T @ (weighted[:, None] * inputs)
+        return inputs[:, some].T @ (weighted[:, None] * inputs)
 
 
 class Rate(NamedTuple):

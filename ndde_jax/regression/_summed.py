@@ -142,10 +142,10 @@ class SummedDesign(Design):
         raw = np.where(there[None], self.paired[:, number], 0)
         return raw, np.where(there, self.pair_mean[number], 0)
 
-    def along_products(self, residual: Any) -> Any:
-        """Return the inner product of each product of two inputs with a residual."""
+    def along_products(self, residual: Any, some: Any = slice(None)) -> Any:
+        """Return the inner products of the products of `some` inputs and all with a residual."""
         along = np.append(residual @ self.paired, 0.0)
-        return along[self.number]
+        return along[self.number[some]]
 
 
 class Summed(NamedTuple):

@@ -7,6 +7,7 @@ groups, among the most important inputs, until no product lowers the criterion.
 
 import functools
 import math
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -53,11 +54,14 @@ class Terms(NamedTuple):
     - `level`: level of each input, OUT, LINE (linear) or CURVE (as a spline), `[input]`.
     - `pairs`: the two inputs of each product, `[product 2]`, the smaller number first.
     - `used`: which of these products are in use, `[product]`, as shapes are static under `jit`.
+    - `modulated`: whether all terms are linear, or products of the rate's own state with a linear
+        term, which cost one column each.
     """
 
     level: Int[Any, "input"]
     pairs: Int[Any, "product 2"]
     used: Bool[Any, "product"]
+    modulated: Any = False
 
     def reads(self) -> Bool[Any, "input"]:
         """Return which inputs the terms read."""
@@ -75,21 +79,21 @@ class Terms(NamedTuple):
         here = xp.where(numbers == old, OUT, self.level)
         level = xp.where(numbers == new, self.level[old], here).astype(self.level.dtype)
         pairs = xp.sort(xp.where(self.pairs == old, new, self.pairs), axis=1)
-        return Terms(level, pairs.astype(self.pairs.dtype), self.used)
+        return Terms(level, pairs.astype(self.pairs.dtype), self.used, self.modulated)
 
     @classmethod
     def none(cls, n_inputs: int, xp: Any) -> "Terms":
         """Return empty terms with room for products, as NumPy or JAX arrays."""
         room = min(PRODUCTS, n_inputs * (n_inputs - 1) // 2)
         pairs = xp.zeros((room, 2), xp.asarray(0).dtype)
-        return cls(xp.zeros(n_inputs, np.int32), pairs, xp.zeros(room, bool))
+        return cls(xp.zeros(n_inputs, np.int32), pairs, xp.zeros(room, bool), xp.zeros((), bool))
 
     def among(self, n_inputs: int) -> "Terms":
         """Return the terms for a larger set of inputs, which begins with theirs; on the host."""
-        level, pairs, used = Terms.none(n_inputs, np)
+        level, pairs, used, _ = Terms.none(n_inputs, np)
         kept = self.pairs[self.used][: len(pairs)]
         level[: len(self.level)], pairs[: len(kept)], used[: len(kept)] = self.level, kept, True
-        return Terms(level, pairs, used)
+        return Terms(level, pairs, used, self.modulated)
 
     @classmethod
     def lines(cls, mask: Any) -> "Terms":
@@ -102,6 +106,32 @@ def _in_pairs(pairs: Any, which: Any, n_inputs: int) -> Any:
     """Return the inputs that are in some of the pairs, `[input]`."""
     numbers = np.arange(n_inputs)
     return ((pairs[:, :, None] == numbers[None, None]) & which[:, None, None]).any((0, 1))
+
+
+class Own(NamedTuple):
+    """The own state of a rate among its inputs.
+
+    - `place`: its number; `others`: which inputs are states of other variables, `[input]`.
+    """
+
+    place: Any
+    others: Any
+
+    @classmethod
+    def of(cls, j: Any, n_inputs: int, dim: int) -> "Own":
+        """Return the own state of target `j` at the first lag, of inputs numbered (lag, source)."""
+        return cls(j, np.arange(n_inputs) % dim != j)
+
+    def among(self, inputs: Any) -> "Own | None":
+        """Return the own state among some inputs, on the host; None if it is not one of them."""
+        here = np.flatnonzero(inputs) == self.place
+        return Own(int(here.argmax()), self.others[inputs]) if here.any() else None
+
+    def multiplied(self) -> Any:
+        """Return which two inputs may be multiplied: itself and those of others."""
+        xp = namespace_of(tuple(self))
+        once = (np.arange(self.others.shape[0]) == self.place)[:, None] & self.others[None]
+        return xp.logical_or(once, once.T)
 
 
 class ReducedFit(NamedTuple):
@@ -251,9 +281,9 @@ def fit_terms(design: Design, y: Any, terms: Terms) -> Fit:
     return Fit(terms, columns, on, place, reads, c, inverse, left, risk, n, charged)
 
 
-def best_fit(design: Design, y: Any, inputs: Any) -> Fit:
+def best_fit(design: Design, y: Any, inputs: Any, own: Own | None = None) -> Fit:
     """Return the least squares fit of a rate on the best terms that read all of some inputs."""
-    return fit_terms(design, y, find_terms(design, y, inputs, inputs))
+    return fit_terms(design, y, find_terms(design, y, inputs, inputs, own=own))
 
 
 def _charged(design: Design, terms: Terms) -> Any:
@@ -261,7 +291,7 @@ def _charged(design: Design, terms: Terms) -> Any:
     the columns of its spline for each input, and one for each product.
     """
     xp = namespace_of((design, terms))
-    each = xp.where(terms.linear(), 1, design.present.sum(1))
+    each = xp.where(terms.linear() | terms.modulated, 1, design.present.sum(1))
     return xp.where(terms.reads(), each, 0).sum() + terms.used.sum()
 
 
@@ -309,9 +339,10 @@ class _Rate(NamedTuple):
     - `y`: the rate, `[window]`; `cross`: its inner products with all features, `[input width]`.
     - `allowed`, `required`: inputs that it may and must depend on, `[input]`.
     - `n`: number of windows.
-    - `bent`: whether splines and products of inputs are allowed.
+    - `bent`: whether splines of inputs and products of all inputs are allowed.
     - `choices`: number of inputs among which a choice is made.
     - `relaxed`: whether the search only collects inputs to start another search from.
+    - `own`: its own state, if only this is multiplied unless the rate is `bent`.
     """
 
     y: Any
@@ -322,6 +353,7 @@ class _Rate(NamedTuple):
     bent: Any
     choices: int
     relaxed: Any = False
+    own: Own | None = None
 
 
 def _searched(problem: Problem, start: Any, most: int) -> Selection:
@@ -402,17 +434,17 @@ def _with_products(
     level = xp.where(here, found.level[:among, None], OUT).max(0)
     used, straight = found.level[among:] > OUT, found.level[among:] == CURVE
     level = xp.maximum(level, _in_pairs(pairs, straight, n_inputs).astype(level.dtype))
-    return Terms(level, pairs, used), found.cost
+    return Terms(level, pairs, used, xp.logical_not(rate.bent)), found.cost
 
 
-def _gains_of_products(design: Design, fit: Fit) -> Any:
-    """Return the part of a fit's residual that each product of two inputs explains,
-    `[input input]`.
+def _gains_of_products(design: Design, fit: Fit, some: Any = slice(None)) -> Any:
+    """Return the part of a fit's residual that the product of each of `some` inputs with each input
+    explains, `[some input]`.
     """
-    xp = namespace_of((design, fit.residual))
-    inner = design.along_products(fit.residual)
-    there = (design.norms > 1e-12) & ~np.eye(design.n_inputs, dtype=bool)
-    return xp.where(there, inner**2 / xp.where(there, design.norms, 1), 0)
+    xp, norms = namespace_of((design, fit.residual)), design.norms[some]
+    inner = design.along_products(fit.residual, some)
+    there = (norms > 1e-12) & ~np.eye(design.n_inputs, dtype=bool)[some]
+    return xp.where(there, inner**2 / xp.where(there, norms, 1), 0)
 
 
 @functools.cache
@@ -425,9 +457,16 @@ def _promising(design: Design, fit: Fit, rate: _Rate) -> _Products:
     """Return the products that explain most of a fit's residual."""
     xp = namespace_of((design, fit.residual))
     n_inputs, n = design.n_inputs, rate.n
-    first, second = _pairs(n_inputs)
-    usable = (rate.allowed[:, None] & rate.allowed[None])[first, second]
-    gain = _gains_of_products(design, fit)[first, second]
+    if xp is np and rate.own is not None:
+        others = np.flatnonzero(rate.own.others)
+        first, second = np.sort([np.full(len(others), rate.own.place), others], axis=0)
+        gain = _gains_of_products(design, fit, [rate.own.place])[0, others]
+    else:
+        first, second = _pairs(n_inputs)
+        gain = _gains_of_products(design, fit)[first, second]
+    usable = rate.allowed[first] & rate.allowed[second]
+    if xp is not np and rate.own is not None:
+        usable = usable & (rate.bent | rate.own.multiplied()[first, second])
     read = fit.terms.reads()
     new = (~read[first]).astype(gain.dtype) + (~read[second]).astype(gain.dtype)
     share = xp.minimum(gain / (fit.risk + FLOOR), 0.99)
@@ -559,6 +598,7 @@ def find_all_terms(
     step: int,
     now: list[Terms] | None = None,
     choices: int | None = None,
+    own: Sequence[Own | None] | None = None,
 ) -> list[Terms]:
     """Return [`find_terms`][ndde_jax.regression.find_terms] for several rates, `[window target]`,
     each with its own inputs, `[target input]`; on the host.
@@ -571,6 +611,7 @@ def find_all_terms(
     - `choices`: number of inputs among which a choice is made, by default those of the design.
     """
     choices = design.n_inputs if choices is None else choices
+    own = [None] * len(allowed) if own is None else own
     most = _most(required.sum(1).max(initial=0)[None])
     problem = _problem_of_sums(design, outputs, allowed, required, choices)
     linear, bent = _sums(problem, most)
@@ -578,18 +619,21 @@ def find_all_terms(
     if 0 < step < design.n_inputs:
         if now is None:
             few, first = design.of_inputs(slice(step)), np.s_[:, :step]
-            now = find_all_terms(few, outputs, allowed[first], required[first], 0)
+            early = [one and one._replace(others=one.others[:step]) for one in own]
+            now = find_all_terms(few, outputs, allowed[first], required[first], 0, own=early)
         for j, one in enumerate(own.among(design.n_inputs) for own in now):
             present[j] = one._replace(level=np.maximum(one.level, CURVE * required[j]))
     rows = zip(outputs.T, problem.cross, allowed, required, strict=True)
     rates = [_Rate(*row, design.n_windows, True, choices) for row in rows]
     return [
-        _find_known(design, rate, linear.of_targets(j), bent.of_targets(j), present[j])
+        _find_known(design, rate, linear.of_targets(j), bent.of_targets(j), present[j], own[j])
         for j, rate in enumerate(rates)
     ]
 
 
-def find_terms(design: Design, y: Any, allowed: Any, required: Any, step: int = 0) -> Terms:
+def find_terms(
+    design: Design, y: Any, allowed: Any, required: Any, step: int = 0, own: Own | None = None
+) -> Terms:
     """Return the terms that minimise the extended Bayesian information criterion for a rate: of a
     linear model, or of splines and products.
 
@@ -619,24 +663,34 @@ def find_terms(design: Design, y: Any, allowed: Any, required: Any, step: int = 
     ```
     """
     if namespace_of((design, y, allowed, required)) is jnp:
-        return find_traced(design, y, allowed, required, step)[0]
+        return find_traced(design, y, allowed, required, step, own)[0]
     if required.sum() > MANY:
         return _straight_or_bent(design, y, required)
     if not allowed.all():
-        return _find_among(design, y, allowed, required)
-    return find_all_terms(design, y[:, None], allowed[None], required[None], step)[0]
+        return _find_among(design, y, allowed, required, own)
+    return find_all_terms(design, y[:, None], allowed[None], required[None], step, own=[own])[0]
 
 
-def _find_among(design: Design, y: Any, allowed: Any, required: Any) -> Terms:
+def _find_among(
+    design: Design, y: Any, allowed: Any, required: Any, state: Own | None = None
+) -> Terms:
     """Return the terms of a search among the allowed inputs only."""
     own, n_inputs = np.flatnonzero(allowed), design.n_inputs
     if not len(own):
         return Terms.lines(allowed)
     few, every, forced = design.of_inputs(own), np.ones(len(own), bool), required[own]
-    (terms,) = find_all_terms(few, y[:, None], every[None], forced[None], 0, choices=n_inputs)
+    (terms,) = find_all_terms(
+        few,
+        y[:, None],
+        every[None],
+        forced[None],
+        0,
+        choices=n_inputs,
+        own=[state and state.among(allowed)],
+    )
     level = np.zeros(n_inputs, terms.level.dtype)
     level[own] = terms.level
-    return Terms(level, own[terms.pairs], terms.used)
+    return Terms(level, own[terms.pairs], terms.used, terms.modulated)
 
 
 def _multiplied(terms: Terms) -> Terms:
@@ -660,7 +714,12 @@ def _multiplied(terms: Terms) -> Terms:
 
 
 def _find_known(
-    design: Design, rate: _Rate, linear: Selection, bent: Selection, now: Terms | None
+    design: Design,
+    rate: _Rate,
+    linear: Selection,
+    bent: Selection,
+    now: Terms | None,
+    own: Own | None,
 ) -> Terms:
     """Return the best terms from given starts, on the host: the best linear model, the best sum of
     splines, and the best terms of the inputs at the first lag, if available.
@@ -675,6 +734,11 @@ def _find_known(
         linear = search_roomy(_of_lines(splines), linear.level, 2 * most)
     nothing = Terms.none(design.n_inputs, np)
     best = [(nothing._replace(level=kind.level), kind.cost) for kind in (linear, bent)]
+    if own is not None and len(nothing.pairs) and design.width == WIDTH:
+        straight = rate._replace(bent=False, own=own)
+        modulated = _with_rounds(design, straight, *best[0], most)
+        if modulated[0].used.any():
+            best.append(modulated)
     if now is not None:
         best.append((now, fit_terms(design, y, now).criterion(rate.choices)))
     if len(nothing.pairs) and design.width == WIDTH:
@@ -743,7 +807,7 @@ def _with_rounds(
 
 
 def find_traced(
-    design: Design, y: Any, allowed: Any, required: Any, step: int
+    design: Design, y: Any, allowed: Any, required: Any, step: int, own: Own | None = None
 ) -> tuple[Terms, Terms]:
     """Return [`find_terms`][ndde_jax.regression.find_terms] under tracing, and the best terms that
     read inputs at the first lag alone; the same terms twice if there is one lag.
@@ -756,11 +820,13 @@ def find_traced(
     cross = (y @ design.features.reshape(len(y), -1)).reshape(n_inputs, design.width)
     now = np.arange(n_inputs) < step
 
-    def searched(begin, kind):
-        bent, at_once, relaxed, goes_on, multiplied, of_now = kind
+    def searched(begun, kind):
+        (begin, linear, least), (bent, at_once, relaxed, goes_on, multiplied, of_now) = begun, kind
+        modulated = at_once & ~bent
+        begin = jnp.where(modulated, linear, begin)
         may = jnp.asarray(allowed) & (jnp.asarray(required) | now | ~of_now)
         given = (may, jnp.asarray(required), design.n_windows)
-        rate = _Rate(y, cross, *given, bent, n_inputs, relaxed)
+        rate = _Rate(y, cross, *given, bent, n_inputs, relaxed, own)
         level = jnp.where(begin > OUT, jnp.where(bent, CURVE, LINE), OUT).astype(begin.dtype)
         start = nothing._replace(level=jnp.where(goes_on, level, nothing.level))
         whole = _multiplied(start)
@@ -795,30 +861,38 @@ def find_traced(
             return new, jnp.where(better, new_cost, cost), count + 1, better
 
         endless, zero = jnp.asarray(jnp.inf, y.dtype), jnp.zeros((), jnp.int32)
-        rounds = jnp.where(bent, jnp.where(at_once, ROUNDS, ROUNDS + 1), 1)
+        rounds = jnp.where(at_once, ROUNDS, jnp.where(bent, ROUNDS + 1, 1))
         terms, cost, *_ = jax.lax.while_loop(
             lambda c: c[3] & (c[2] < rounds), improve, (start, endless, zero, jnp.asarray(True))
         )
-        return terms.level, (terms, jnp.where(relaxed, jnp.inf, cost))
+        cost = jnp.where(relaxed, endless, cost)
+        better = ~bent & ~at_once & (cost < least)
+        linear, least = jnp.where(better, terms.level, linear), jnp.where(better, cost, least)
+        return (terms.level, linear, least), (terms, cost)
 
     # A linear model from two inputs; collected inputs, from them by elimination a linear model,
-    # from it sums of splines, then their products, and all products; then each from the empty set,
-    # and splines with products at once; and with several lags, sums and their products at the
+    # from it sums of splines, then their products, and all products; then a linear model, sums of
+    # splines, and splines with products at once, each from the empty set; from the best linear
+    # model, products with the own state; and with several lags, sums and their products at the
     # first lag, these at once, and from them all others.
     yes, no = True, False
     kinds = [
-        jnp.array([no, no, no, yes, yes, no, yes, yes, yes, yes, yes]),
-        jnp.array([no, no, no, no, yes, no, no, yes, no, yes, yes]),
-        jnp.array([no, yes, no, no, no, no, no, no, no, no, no]),
-        jnp.array([yes, no, yes, yes, yes, no, no, no, no, no, yes]),
-        jnp.array([no, no, no, no, yes, no, no, no, no, no, yes]),
-        jnp.array([no, no, no, no, no, no, no, no, yes, yes, no]),
+        jnp.array([no, no, no, yes, yes, no, yes, yes, no, yes, yes, yes]),
+        jnp.array([no, no, no, no, yes, no, no, yes, yes, no, yes, yes]),
+        jnp.array([no, yes, no, no, no, no, no, no, no, no, no, no]),
+        jnp.array([yes, no, yes, yes, yes, no, no, no, yes, no, no, yes]),
+        jnp.array([no, no, no, no, yes, no, no, no, no, no, no, yes]),
+        jnp.array([no, no, no, no, no, no, no, no, no, yes, yes, no]),
     ]
-    first, last, several = 8, 9, 0 < step < n_inputs
+    modulated, first, last, several = 8, 9, 10, 0 < step < n_inputs
     if not several:
         kinds = [kind[:first] for kind in kinds]
+    if own is None:
+        kinds = [jnp.delete(kind, modulated) for kind in kinds]
+        first, last = first - 1, last - 1
     begin = best_pair_of_lines(design.gram[:, 0, :, 0], cross[:, 0], jnp.asarray(allowed))
-    _, (terms, cost) = jax.lax.scan(searched, begin, kinds)
+    none = (begin, nothing.level, jnp.asarray(jnp.inf, y.dtype))
+    _, (terms, cost) = jax.lax.scan(searched, none, kinds)
     best = jnp.argmin(cost)
     present = jnp.where(cost[first] <= cost[last], first, last) if several else best
     return tuple(jax.tree.map(lambda a, k=k: a[k], terms) for k in (best, present))

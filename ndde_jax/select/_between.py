@@ -21,7 +21,7 @@ from ..regression._design import (
     spline_terms,
 )
 from ..regression._search import PROGRESS
-from ..regression._terms import Terms, best_fit, describe, find_terms, fit_terms
+from ..regression._terms import Own, Terms, best_fit, describe, find_terms, fit_terms
 from ..samples._samples import Samples
 from ..windows._windows import KnownData, Windows
 from ._splines import SHORTLIST
@@ -522,12 +522,13 @@ class Refiner:
     def searched(self, j: int, design: Design, output, at: "Delayed") -> tuple[float, Refined]:
         """Return the criterion and result of a search on a design with sources at delays."""
         taken, dim, (y, _) = np.isfinite(at.delays), self.data.dim, design.standardised(output)
-        terms = find_terms(design, y, self.data.allowed[j] | taken, self.data.required[j], dim)
+        may, own = self.data.allowed[j] | taken, Own.of(j, design.n_inputs, dim)
+        terms = find_terms(design, y, may, self.data.required[j], dim, own)
         found = describe(design, output, terms, dim, min(SHORTLIST, design.n_inputs))
         kept = found.mask & taken
         # One more parameter, and the choice among distinguishable positions about a candidate.
         each = np.log(design.n_windows) + 2 * np.log(np.maximum(self.gap[kept] / FINEST, 1))
-        cost = best_fit(design, y, found.mask).criterion() + each.sum()
+        cost = best_fit(design, y, found.mask, own).criterion() + each.sum()
         delays, halves = (np.where(kept, values, np.nan) for values in (at.delays, at.halves))
         return cost, Refined(design, found.mask, found.slots, delays, halves)
 

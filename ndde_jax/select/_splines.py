@@ -33,6 +33,7 @@ from ..regression._terms import (
     FLOOR,
     Described,
     Fit,
+    Own,
     Terms,
     describe,
     describe_fit,
@@ -159,7 +160,8 @@ def search_known(
         with np.errstate(divide="ignore", invalid="ignore"):
             return graph_of_terms(data, [design] * data.dim, nothing, shortlist)
     outputs = _standardised(data, design)
-    every = find_all_terms(design, outputs, data.allowed, data.required, data.dim, now)
+    own = owns(data.dim, design.n_inputs)
+    every = find_all_terms(design, outputs, data.allowed, data.required, data.dim, now, own=own)
     return graph_of_terms(data, [design] * data.dim, every, shortlist)
 
 
@@ -257,7 +259,8 @@ def search_flow(
     - `now`: the [`present_terms`][ndde_jax.select._splines.present_terms].
     """
     outputs, dim = _standardised(data, few), data.dim
-    terms = find_all_terms(few, outputs, data.allowed, data.required, dim, now)
+    own_states = owns(dim, few.n_inputs)
+    terms = find_all_terms(few, outputs, data.allowed, data.required, dim, now, own=own_states)
     laws = [_Law.of(few, y, own) for y, own in zip(outputs.T, terms, strict=True)]
     present = [
         _Law.of(few, y, own.among(few.n_inputs)) for y, own in zip(outputs.T, now, strict=True)
@@ -309,7 +312,13 @@ def present_terms(data: KnownData, design: Design) -> list[Terms]:
     """Return the terms of every rate found by a search among the inputs at the first lag."""
     first, outputs = slice(data.dim), _standardised(data, design)
     few = design.of_inputs(first)
-    return find_all_terms(few, outputs, data.allowed[:, first], data.required[:, first], 0)
+    own = owns(data.dim, data.dim)
+    return find_all_terms(few, outputs, data.allowed[:, first], data.required[:, first], 0, own=own)
+
+
+def owns(dim: int, n_inputs: int) -> list[Own]:
+    """Return the own state of every rate among its inputs."""
+    return [Own.of(j, n_inputs, dim) for j in range(dim)]
 
 
 def _standardised(data: KnownData, design: Design) -> Float[np.ndarray, "window target"]:
@@ -360,8 +369,8 @@ def search_partial(data: KnownData, shortlist: int) -> SplineGraph:
     partial: Any = data.partial
     knots, n_slots = partial_knots(partial), min(shortlist, data.inputs.shape[1])
     rows, each = [], (partial.outputs.T, partial.rated.T, data.allowed, data.required)
-    for raw, rated, allowed, required in zip(*each, strict=True):
-        given, used = (partial, knots, raw, rated, allowed, required, data.dim), required
+    for j, (raw, rated, allowed, required) in enumerate(zip(*each, strict=True)):
+        given, used = (partial, knots, raw, rated, allowed, required, data.dim, j), required
         for number in range(ROUNDS):
             found = _searched_once(*given, used, number)
             if not found.again:
@@ -386,13 +395,14 @@ class _Found(NamedTuple):
 
 
 def _searched_once(
-    partial: FlatPartial, knots, raw, rated, allowed, required, dim: int, used, number
+    partial: FlatPartial, knots, raw, rated, allowed, required, dim: int, j, used, number
 ) -> _Found:
     """Return the result of a search in the windows that contain a rate and the inputs `used`."""
     weight = partial.weight(rated, used)
     design = design_of(partial.inputs, weight, knots)
     y, _ = design.standardised(raw)
-    terms = find_terms(design, y, allowed & (used | (number < ROUNDS - 1)), required, dim)
+    may, own = allowed & (used | (number < ROUNDS - 1)), Own.of(j, design.n_inputs, dim)
+    terms = find_terms(design, y, may, required, dim, own)
     more = used | terms.reads()
     again = (weight > partial.weight(rated, more)).any()
     return _Found(design, y, terms, terms, more, again)
@@ -459,9 +469,10 @@ def _search_traced(
 
             def once(may, must, used, number):
                 if partial is not None:
-                    return _searched_once(partial, knots, raw, rated, may, must, dim, used, number)
+                    given = (raw, rated, may, must, dim, j)
+                    return _searched_once(partial, knots, *given, used, number)
                 y, _ = design.standardised(raw)  # every window contains all inputs
-                both = find_traced(design, y, may, must, dim)
+                both = find_traced(design, y, may, must, dim, Own.of(j, design.n_inputs, dim))
                 return _Found(design, y, *both, used, jnp.asarray(False))
 
             return _search_target(once, *given, j, dim, scheme if beside else None)

@@ -10,7 +10,7 @@ from jaxtyping import Float, Int
 
 from .._types import KnownMask, divisor
 from ..regression._design import Design, Rate, spline_terms
-from ..regression._terms import Fit, Terms, best_fit, find_terms, fit_terms, outside_gains
+from ..regression._terms import Fit, Own, Terms, best_fit, find_terms, fit_terms, outside_gains
 from ..windows._windows import KnownData
 from ._worth import Worth, worth_of
 
@@ -47,6 +47,11 @@ class TargetFit:
         self.power = float(size) ** 2 / max(float(self.root @ self.root), 1)
         self.all = np.ones(len(self.inputs), bool)
 
+    @property
+    def own(self) -> Own:
+        """Its own state among its inputs."""
+        return Own.of(self.target, len(self.mask), self.data.dim)
+
     def on(self, mask: KnownMask, design: Design | None = None) -> "TargetFit":
         """Return the fit of the same target on other inputs, or on another design."""
         if design is None and (mask == self.mask).all():
@@ -66,7 +71,7 @@ class TargetFit:
         """The best terms with all inputs, in the windows in memory."""
         key = self.mask.tobytes()
         if key not in self.known:
-            self.known[key] = find_terms(self.design, self.y, self.mask, self.mask)
+            self.known[key] = find_terms(self.design, self.y, self.mask, self.mask, own=self.own)
         return self.known[key]
 
     @functools.cached_property
@@ -75,7 +80,7 @@ class TargetFit:
         if self.summed is None:
             return self.part
         y, _ = self.whole.standardised(self.summed.output)
-        return best_fit(self.whole, y, self.mask)
+        return best_fit(self.whole, y, self.mask, self.own)
 
     @functools.cached_property
     def part(self) -> Fit:

@@ -20,7 +20,7 @@ from .._types import to_jax
 from ..models._model import NeuralDDE
 from ..regression._design import knots_of, spline_terms
 from ..regression._summed import Summed, Sums, summed_design, sums_of
-from ..regression._terms import best_fit
+from ..regression._terms import Own, best_fit
 from ..samples._chunks import Chunks, as_block
 from ..windows._windows import KnownData, Windows, row_range
 from ._between import NEAREST, REACH, Delayed, Record, Refined, Refiner, newton_step, standardised
@@ -369,7 +369,8 @@ def _moved(
         low, middle, high = (late.inputs(j, shift) for shift in (-REACH, 0.0, REACH))
         design, output, _ = summed.rate(j, middle)
         y, _ = design.standardised(output)
-        fit = best_fit(design, y, at.known | np.isfinite(at.delays))
+        inputs = at.known | np.isfinite(at.delays)
+        fit = best_fit(design, y, inputs, Own.of(j, design.n_inputs, len(refiners)))
         model, slopes = Coefficients.of(design, fit), []
         for place in map(int, at.places):
             ends = high[place], low[place]
