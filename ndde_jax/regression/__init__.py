@@ -20,4 +20,10 @@ from ._search import (
     search_known as search_known,
 )
 from ._summed import Sums as Sums, sums_of as sums_of
-from ._terms import Fit as Fit, Terms as Terms, find_terms as find_terms, fit_terms as fit_terms
+from ._terms import (
+    Fit as Fit,
+    Own as Own,
+    Terms as Terms,
+    find_terms as find_terms,
+    fit_terms as fit_terms,
+)

@@ -635,12 +635,13 @@ def find_terms(
     design: Design, y: Any, allowed: Any, required: Any, step: int = 0, own: Own | None = None
 ) -> Terms:
     """Return the terms that minimise the extended Bayesian information criterion for a rate: of a
-    linear model, or of splines and products.
+    linear model, of one whose inputs are also multiplied by the rate's own state, or of splines and
+    products.
 
-    A linear model is charged one column per input; any other model is charged all columns of its
-    spline for each input, used or not, and one per product. Otherwise neighbouring lags, which are
-    nearly collinear, could compensate as linear terms for inexact states at half samples, at the
-    price of one column each.
+    Linear terms, and their products with the own state, which say how fast it grows or decays, are
+    charged one column each; any other model is charged all columns of its spline for each input,
+    used or not, and one per product. Otherwise neighbouring lags, which are nearly collinear, could
+    compensate as linear terms for inexact states at half samples, at the price of one column each.
 
     Works under `jit` and `vmap`, where a rate has at most 12 terms. On the host there is no limit,
     but more than 24 required inputs are all linear or all splines, without products.
@@ -649,6 +650,8 @@ def find_terms(
     - `allowed`, `required`: inputs that it may and must depend on, `[input]`.
     - `step`: number of sources if inputs are numbered (lag, source), static, which is the number of
         inputs at the first lag; 0, the default, if inputs are not lags.
+    - `own`: the rate's own state among the inputs, [`Own`][ndde_jax.regression.Own]; by default the
+        rate is not that of an input.
 
     ```python
     import numpy as np
@@ -812,7 +815,7 @@ def find_traced(
     """Return [`find_terms`][ndde_jax.regression.find_terms] under tracing, and the best terms that
     read inputs at the first lag alone; the same terms twice if there is one lag.
 
-    One loop serves both kinds of model, the first iteration without products, so that its body is
+    One loop serves all kinds of model, the first iteration without products, so that its body is
     compiled once.
     """
     n_inputs = design.n_inputs

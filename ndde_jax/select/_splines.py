@@ -100,8 +100,9 @@ def spline_graph(windows: Checked[Windows], *, shortlist: Checked[int] = SHORTLI
         n log(risk + 10⁻⁴) + (features) log n · n / (n − features − 2) + 2 log (F choose inputs)
 
     ([Chen and Chen, 2008](https://doi.org/10.1093/biomet/asn034)), where F is the number of
-    candidates. The better of two kinds of model is taken: a linear model with one feature per
-    input, or splines and products, with all the features of its spline charged for each input. An
+    candidates. The best of three kinds of model is taken: a linear model with one feature per
+    input; the same with products of inputs and the target's own state, also with one feature each;
+    or splines and products, with all the features of its spline charged for each input. An
     exchange corrects a wrong choice among neighbouring lags, which no single addition or removal
     can. The residual then indicates which products of two inputs may help, since inputs that act
     only through one another are not detected by their splines. The search continues with these

@@ -123,6 +123,19 @@ def test_links_are_seen_and_bends_as_well():
     np.testing.assert_array_equal(rates.q[tested], expected)
 
 
+def test_links_that_multiply_the_own_state_are_seen():
+    """A source that decides how much of its target's state stays moves it neither up nor down."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(500, 2))
+    for k in range(1, 500):
+        x[k, 1] += (0.3 + 0.4 * np.tanh(x[k - 1, 0])) * x[k - 1, 1]
+    graph = own_past(2, len(LAGS))
+    for kept in (False, True):
+        graph[0, 1, 0] = kept
+        p = error_rates(ndde.lagged_windows(x, dt=1.0, lags=LAGS), graph).p
+        assert p[0, 1, 0] < 1e-4 and p[1, 0].min() > 0.01 and p[0, 1, 1:].min() > 0.01
+
+
 def test_what_is_excluded_has_none():
     x = generators.independent(1, n=300, dim=2).x[0]
     prior = ndde.prior_knowledge(("a", "b"), lags=LAGS, forbidden=[("a", "b")])

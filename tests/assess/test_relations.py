@@ -922,7 +922,7 @@ def test_series_without_relation_have_none_in_rows_that_miss_values():
 def test_p_values_of_kept_edges_use_the_rows_that_miss_other_variables():
     x, gaps = stations(3, share=0.0)
     for y in (x, gaps):
-        y[1:, 1] += 0.16 * np.nan_to_num(y[:-1, 0])
+        y[1:, 1] += 0.18 * np.nan_to_num(y[:-1, 0])
     graph = np.zeros((5, 5, 3), bool)
     graph[np.arange(5), np.arange(5), 0] = True
     graph[0, 1, 0] = graph[2, 3, 0] = True  # the second is not there

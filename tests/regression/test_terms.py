@@ -11,7 +11,7 @@ import pytest
 from ndde_jax.regression import _design, _terms
 from ndde_jax.regression._design import design_of
 from ndde_jax.regression._search import CURVE, LINE, OUT
-from ndde_jax.regression._terms import Terms, describe, find_terms, fit_terms, outside_gains
+from ndde_jax.regression._terms import Own, Terms, describe, find_terms, fit_terms, outside_gains
 
 N, INPUTS = 400, 5
 
@@ -139,6 +139,47 @@ def test_the_terms_are_the_best_of_all(seed):
     np.testing.assert_array_equal(found.reads(), reads)
     assert sorted(map(tuple, found.pairs[found.used])) == sorted(map(tuple, every[on]))
     assert fit_terms(design, y, found).criterion() == pytest.approx(cost, abs=0.05)
+
+
+@pytest.mark.parametrize("traced", [False, True])
+@pytest.mark.parametrize("place", [1, 2])
+def test_products_with_the_own_state_cost_one_column_each(place, traced):
+    """By hand: a rate that an input modulates. Two splines and a product would cost 13 columns."""
+    rng = np.random.default_rng(place)
+    z = rng.normal(size=(N, INPUTS))
+    rate = 0.5 * z[:, place] + 0.35 * z[:, place] * z[:, 4] + rng.normal(size=N)
+    own = Own(place, np.arange(INPUTS) != place)
+
+    def found(z, rate, own):
+        design = design_of(z, 1.0 + 0 * rate)
+        y, _ = design.standardised(rate)
+        allowed = rate[:INPUTS] < np.inf
+        terms = find_terms(design, y, allowed, ~allowed, own=own)
+        return terms, fit_terms(design, y, terms).criterion()
+
+    found = jax.jit(found) if traced else found
+    terms, cost = found(z, rate, own)
+    assert np.flatnonzero(terms.reads()).tolist() == [place, 4]
+    assert np.asarray(terms.pairs)[np.asarray(terms.used)].tolist() == [[place, 4]]
+    columns = np.column_stack([np.ones(N), z[:, [place, 4]], z[:, place] * z[:, 4]])
+    left = rate - columns @ np.linalg.lstsq(columns, rate, rcond=None)[0]
+    price = 3 * np.log(N) * N / (N - 5) + 2 * math.log(math.comb(INPUTS, 2))
+    assert cost == pytest.approx(N * np.log(left.var() / rate.var() + 1e-4) + price, abs=1e-3)
+    without, cost_without = found(z, rate, None)
+    assert np.flatnonzero(without.reads()).tolist() == [place]
+    assert cost_without > cost
+
+
+def test_only_products_of_the_own_state_with_others_are_cheap():
+    """Products of others, and of the own state with its past, cost the splines of both inputs."""
+    rng = np.random.default_rng(1)
+    z = rng.normal(size=(N, INPUTS))
+    own = Own(1, np.isin(np.arange(INPUTS), [0, 2, 4]))  # input 3 is its past
+    for pair in ([0, 2], [1, 3]):
+        rate = 0.5 * z[:, 1] + 0.35 * z[:, pair[0]] * z[:, pair[1]] + rng.normal(size=N)
+        design = design_of(z, np.ones(N))
+        terms = find_terms(design, design.standardised(rate)[0], *free(), own=own)
+        assert not terms.used.any()
 
 
 def test_inputs_that_act_through_their_product_alone_are_found_among_many():
