@@ -181,7 +181,8 @@ class Discovery(
         if passed_on.any():
             undecided = self.reading == "undecided"
             beside = passed_on_p_values(self.windows, given, self.model, undecided=undecided)
-            found = ErrorRates(np.where(passed_on, np.fmax(found.p, beside), found.p))
+            p = np.where(passed_on, np.fmax(found.p, beside), found.p)
+            found = dataclasses.replace(found, p=p)
         return found
 
     @functools.cached_property
@@ -231,10 +232,11 @@ class Discovery(
         (2013)](https://www.jmlr.org/papers/v14/hyvarinen13a.html)).
 
         The `ranking` gives each source its share in the explained variance of the target's rate.
-        Here a source without a kept edge counts less, the likelier chance explains as much by the
-        p-values of all its lags. It counts a quarter of that if no other variable has an edge into
-        the target or a q-value below .001, since the target may have no drivers. Pairs that are
-        `confounded` count half.
+        Here a source without a kept edge counts at most half, and less, the likelier chance
+        explains as much by the p-values of all its lags and by a linear regression on all
+        candidates. It counts a quarter of that if no other variable has an edge into the target or
+        a q-value below .001, since the target may have no drivers. Pairs that are `confounded`
+        count half.
         """
         risk = np.asarray(self.strengths.risk, float)
         ranking = self.ranking

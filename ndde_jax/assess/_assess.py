@@ -18,9 +18,10 @@ from .._blas import one_blas_thread
 from .._checks import check_concrete, check_windows
 from .._types import Checked, KnownGraph, KnownScores, Pairs, Square, divisor
 from ..fit._refit import checked_graph
+from ..measure._relevance import linear_gains
 from ..models._model import AbstractDelayModel
 from ..select._returns import common_factors
-from ..windows._windows import Windows
+from ..windows._windows import KnownData, Windows
 from ._later import Later, later_states
 from ._relations import (
     at_once,
@@ -85,6 +86,9 @@ def _entropy(u: Float[np.ndarray, " row"]) -> float:
 # level of .2 ranks them about as well. A smaller factor ranks plants better, and networks with few
 # samples and few kept edges worse.
 LIKELY, UNDRIVEN = 0.05, 0.25
+# The factor for all sources that are not kept. Shares of two rates are hardly comparable, and the
+# search has compared the sources of each.
+NOT_KEPT = 0.5
 # The factor for pairs that an unobserved variable seems to drive. On twenty records of the world's
 # `hidden` family, a quarter and a tenth rank as well.
 UNSEEN = 0.5
@@ -100,9 +104,13 @@ FALSE_DISCOVERIES = 1e-3
 class ErrorRates:
     """The p-value `p` and the false discovery rate `q` of every candidate edge,
     `[source target lag]`.
+
+    - `linear`: the p-value of all lags of a source together, in a linear regression of the target's
+        rate on all candidates, `[source target]`; NaN if there are too few windows.
     """
 
     p: KnownScores
+    linear: Square
 
     @property
     def q(self) -> KnownScores:
@@ -118,16 +126,23 @@ class ErrorRates:
         return q
 
     def weighed(self, ranking: Square, graph: KnownGraph) -> Square:
-        """Return a ranking of sources in which other variables without a kept edge count less, by
-        1 / (1 + 20 p), where p combines all lags of a source by Fisher's method, and by a quarter
-        of that if the target keeps no edge from any other variable, and none is significant.
+        """Return a ranking of sources in which other variables without a kept edge count at most
+        half, by 1 / (1 + 20 p), and a quarter of that if the target keeps no edge from any other
+        variable, and none is significant.
+
+        Here p is the geometric mean of two p-values of all lags of a source: those of its edges,
+        combined by Fisher's method, and `linear`. Edges are tested given the kept ones alone, which
+        is stronger where few sources act. A regression on all candidates is stronger where many
+        weak ones do.
         """
         from scipy.special import chdtrc  # takes a moment to import
 
         linked, others = graph.any(axis=2), ~np.eye(len(graph), dtype=bool)
         tested = np.isfinite(self.p)
         surprise = -2 * np.log(np.where(tested, np.maximum(self.p, 1e-300), 1)).sum(axis=2)
-        weight = 1 / (1 + chdtrc(2 * np.maximum(tested.sum(axis=2), 1), surprise) / LIKELY)
+        p = chdtrc(2 * np.maximum(tested.sum(axis=2), 1), surprise)
+        p = np.sqrt(p * np.where(np.isfinite(self.linear), self.linear, p))
+        weight = NOT_KEPT / (1 + p / LIKELY)
         with np.errstate(invalid="ignore"):
             driven = linked | (self.q < FALSE_DISCOVERIES).any(axis=2)
         undriven = ~np.any(driven & others, axis=0, keepdims=True)
@@ -346,7 +361,23 @@ def error_rates(windows: Checked[Windows], graph: Any) -> ErrorRates:
     if enough and windows.partial is not None:
         some = kept_p_values(read_inputs(partial_rows_of(windows)), graph, p)
         p = np.where(rows.allowed, some, np.nan)
-    return ErrorRates(p)
+    return ErrorRates(p, _linear_p_values(windows))
+
+
+def _linear_p_values(windows: Windows) -> Square:
+    """Return the p-values of all lags of each source together, by an F test in a linear regression
+    on all candidates.
+    """
+    from scipy.special import fdtrc  # takes a moment to import
+
+    data = KnownData(windows)
+    n, n_inputs = float((data.weight > 0).sum()), data.inputs.shape[1]
+    rest = n - n_inputs - 1
+    if rest < n_inputs:
+        return np.full((windows.dim, windows.dim), np.nan)
+    rise, left = linear_gains(data)
+    ratio = np.maximum(rise, 0) * rest / (windows.n_lags * divisor(left))
+    return fdtrc(windows.n_lags, rest, ratio)
 
 
 @one_blas_thread()

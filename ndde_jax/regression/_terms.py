@@ -740,7 +740,8 @@ def _find_known(
     if own is not None and len(nothing.pairs) and design.width == WIDTH:
         straight = rate._replace(bent=False, own=own)
         modulated = _with_rounds(design, straight, *best[0], most)
-        if modulated[0].used.any():
+        bend = _cost_of_a_bend(design, straight, best[0][0])
+        if modulated[0].used.any() and modulated[1] < bend:
             best.append(modulated)
     if now is not None:
         best.append((now, fit_terms(design, y, now).criterion(rate.choices)))
@@ -809,6 +810,22 @@ def _with_rounds(
     return terms, cost
 
 
+def _cost_of_a_bend(design: Design, rate: _Rate, linear: Terms) -> Any:
+    """Return the criterion of linear terms with a curve of the own state that costs two columns.
+
+    Products of the own state with others that resemble it follow its curve. They cost less than
+    its spline, so they must also explain more.
+    """
+    xp = namespace_of((design, rate.y, tuple(linear)))
+    here = np.arange(design.n_inputs) == rate.own.place
+    level = xp.where(here, CURVE, linear.level)
+    fit = fit_terms(design, rate.y, linear._replace(level=level))
+    number = (level > OUT).sum()
+    price = columns_price(fit.n, xp.asarray(number + 1, fit.risk.dtype))
+    choices = xp.asarray(log_choices(rate.choices, number), fit.risk.dtype)
+    return fit.n * xp.log(fit.risk + FLOOR) + price + 2 * choices
+
+
 def find_traced(
     design: Design, y: Any, allowed: Any, required: Any, step: int, own: Own | None = None
 ) -> tuple[Terms, Terms]:
@@ -869,6 +886,10 @@ def find_traced(
             lambda c: c[3] & (c[2] < rounds), improve, (start, endless, zero, jnp.asarray(True))
         )
         cost = jnp.where(relaxed, endless, cost)
+        if own is not None:
+            bend = _cost_of_a_bend(design, rate, nothing._replace(level=linear))
+            worthless = modulated & ~(terms.used.any() & (cost < bend))
+            cost = jnp.where(worthless, endless, cost)
         better = ~bent & ~at_once & (cost < least)
         linear, least = jnp.where(better, terms.level, linear), jnp.where(better, cost, least)
         return (terms.level, linear, least), (terms, cost)

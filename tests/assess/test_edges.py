@@ -203,11 +203,31 @@ def test_sources_count_less_by_what_chance_explains():
     ranking = np.array([[0.6, 0.3, 0.2], [0.4, 0.5, -0.1], [0.1, 0.2, 0.7]])
     expected = ranking.copy()  # edges, own pasts and values below zero stay
     both = stats.combine_pvalues(p[1, 0], method="fisher").pvalue
-    expected[1, 0] = 0.4 / (1 + both / 0.05)
-    expected[0, 1] = 0.3 / 1.5 / 4  # nothing else has an edge into this one
-    expected[2, 1] = 0.2 / (1 + stats.combine_pvalues([0.5, 0.5]).pvalue / 0.05) / 4
-    expected[0, 2] = 0.2 / 21 / 4
-    np.testing.assert_allclose(ErrorRates(p).weighed(ranking, graph), expected)
+    expected[1, 0] = 0.4 / 2 / (1 + np.sqrt(both * 0.09) / 0.05)
+    expected[0, 1] = 0.3 / 2 / 1.5 / 4  # nothing else has an edge into this one
+    expected[2, 1] = 0.2 / 2 / (1 + stats.combine_pvalues([0.5, 0.5]).pvalue / 0.05) / 4
+    expected[0, 2] = 0.2 / 2 / 21 / 4
+    linear = np.full((3, 3), np.nan)
+    linear[1, 0] = 0.09
+    np.testing.assert_allclose(ErrorRates(p, linear).weighed(ranking, graph), expected)
+
+
+def test_the_linear_p_values_are_those_of_an_f_test():
+    rng = np.random.default_rng(2)
+    x = rng.normal(size=(200, 3))
+    x[2:, 1] += 0.2 * x[:-2, 0]
+    windows = ndde.lagged_windows(x, dt=1.0, lags=LAGS)
+    found = error_rates(windows, own_past(3, len(LAGS))).linear
+    rows = np.arange(2, 199)
+    past = np.concatenate([x[rows - lag] for lag in LAGS], axis=1)
+    for j in range(3):
+        fitted = sm.OLS(x[rows + 1, j] - x[rows, j], sm.add_constant(past)).fit()
+        for i in range(3):
+            lags = np.eye(10)[1 + i :: 3]
+            assert found[i, j] == pytest.approx(float(fitted.f_test(lags).pvalue), rel=1e-3)
+    assert np.isnan(
+        error_rates(ndde.lagged_windows(x[:20], dt=1.0, lags=LAGS), own_past(3, 3)).linear
+    ).all()
 
 
 @pytest.mark.slow

@@ -170,6 +170,26 @@ def test_products_with_the_own_state_cost_one_column_each(place, traced):
     assert cost_without > cost
 
 
+@pytest.mark.parametrize("traced", [False, True])
+def test_products_with_what_resembles_the_own_state_are_not_taken_for_its_curve(traced):
+    """A mild curve is worth less than its spline costs, but more than a product does."""
+
+    def products(z, rate):
+        design = design_of(z, 1.0 + 0 * rate)
+        allowed = rate[:3] < np.inf
+        own = Own(0, np.arange(3) != 0)
+        y, _ = design.standardised(rate)
+        return find_terms(design, y, allowed, ~allowed, own=own).used.any()
+
+    found, rng, wrong = jax.jit(products) if traced else products, np.random.default_rng(5), 0
+    for _ in range(30):
+        z = rng.normal(size=(N, 3))
+        z[:, 1] = z[:, 0] + 0.3 * z[:, 1]
+        rate = 0.5 * z[:, 0] - 0.14 * z[:, 0] ** 2 + rng.normal(size=N)
+        wrong += int(found(z, rate))
+    assert wrong <= 1  # twenty, if only the criterion decided
+
+
 def test_only_products_of_the_own_state_with_others_are_cheap():
     """Products of others, and of the own state with its past, cost the splines of both inputs."""
     rng = np.random.default_rng(1)
