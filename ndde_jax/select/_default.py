@@ -391,7 +391,7 @@ def _with_map_inputs(
             for own, mask in zip(regressions, found, strict=True)
         ]
     better = [
-        readings.map_cost[j] <= (own.criterion() + MARGIN) / own.n
+        readings.map_cost[j] <= (own.criterion() + _margin(own)) / own.n
         for j, own in enumerate(regressions)
     ]
     return [own.on(found[j]) if better[j] else own for j, own in enumerate(regressions)]
@@ -402,8 +402,15 @@ def _better_as_map(screened: Screened, own: TargetFit, inputs: KnownMask) -> Tar
     windows that are valid for both.
     """
     both = screened.fit(own.target, own.mask | inputs)
-    as_well = both.on(inputs).criterion() <= both.on(own.mask).criterion() + MARGIN
+    as_well = both.on(inputs).criterion() <= both.on(own.mask).criterion() + _margin(own)
     return screened.fit(own.target, inputs) if as_well else own
+
+
+def _margin(own: TargetFit) -> float:
+    """Return the difference of the criterion within which the inputs of the map are preferred to
+    those of a regression: none where it has products, which the map has not.
+    """
+    return 0.0 if own.terms.used.any() else MARGIN
 
 
 def _with_own_present(own: TargetFit) -> TargetFit:
