@@ -740,7 +740,7 @@ def _find_known(
     if own is not None and len(nothing.pairs) and design.width == WIDTH:
         straight = rate._replace(bent=False, own=own)
         modulated = _with_rounds(design, straight, *best[0], most)
-        bend = _cost_of_a_bend(design, straight, best[0][0])
+        bend = _cost_of_a_bend(design, straight, best[0][0], own)
         if modulated[0].used.any() and modulated[1] < bend:
             best.append(modulated)
     if now is not None:
@@ -810,14 +810,14 @@ def _with_rounds(
     return terms, cost
 
 
-def _cost_of_a_bend(design: Design, rate: _Rate, linear: Terms) -> Any:
+def _cost_of_a_bend(design: Design, rate: _Rate, linear: Terms, own: Own) -> Any:
     """Return the criterion of linear terms with a curve of the own state that costs two columns.
 
     Products of the own state with others that resemble it follow its curve. They cost less than
     its spline, so they must also explain more.
     """
     xp = namespace_of((design, rate.y, tuple(linear)))
-    here = np.arange(design.n_inputs) == rate.own.place
+    here = np.arange(design.n_inputs) == own.place
     level = xp.where(here, CURVE, linear.level)
     fit = fit_terms(design, rate.y, linear._replace(level=level))
     number = (level > OUT).sum()
@@ -887,7 +887,7 @@ def find_traced(
         )
         cost = jnp.where(relaxed, endless, cost)
         if own is not None:
-            bend = _cost_of_a_bend(design, rate, nothing._replace(level=linear))
+            bend = _cost_of_a_bend(design, rate, nothing._replace(level=linear), own)
             worthless = modulated & ~(terms.used.any() & (cost < bend))
             cost = jnp.where(worthless, endless, cost)
         better = ~bent & ~at_once & (cost < least)
