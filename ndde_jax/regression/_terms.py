@@ -114,8 +114,8 @@ class Own(NamedTuple):
     - `place`: its number; `others`: which inputs are states of other variables, `[input]`.
     """
 
-    place: Any
-    others: Any
+    place: int | Int[Any, ""]
+    others: Bool[Any, "input"]
 
     @classmethod
     def of(cls, j: Any, n_inputs: int, dim: int) -> "Own":
