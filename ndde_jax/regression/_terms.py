@@ -737,12 +737,6 @@ def _find_known(
         linear = search_roomy(_of_lines(splines), linear.level, 2 * most)
     nothing = Terms.none(design.n_inputs, np)
     best = [(nothing._replace(level=kind.level), kind.cost) for kind in (linear, bent)]
-    if own is not None and len(nothing.pairs) and design.width == WIDTH:
-        straight = rate._replace(bent=False, own=own)
-        modulated = _with_rounds(design, straight, *best[0], most)
-        bend = _cost_of_a_bend(design, straight, best[0][0], own)
-        if modulated[0].used.any() and modulated[1] < bend:
-            best.append(modulated)
     if now is not None:
         best.append((now, fit_terms(design, y, now).criterion(rate.choices)))
     if len(nothing.pairs) and design.width == WIDTH:
@@ -767,6 +761,11 @@ def _find_known(
             pruned = _with_products(design, rate, one, worth, products, most)
             if pruned[1] < min(cost for _, cost in best) - PROGRESS:
                 best.append(_with_rounds(design, rate, *pruned, most))
+        if own is not None:
+            straight = rate._replace(bent=False, own=own)
+            terms, cost = _with_rounds(design, straight, *best[0], most)
+            if terms.used.any() and cost < _cost_of_a_bend(design, straight, best[0][0], own):
+                best.append((terms, cost))
     return min(best, key=lambda one: one[1])[0]
 
 
