@@ -530,13 +530,13 @@ def edge_p_values(
 ) -> KnownScores:
     """Return the probability that an input explains its target's rate as well by chance.
 
-    Each candidate, as a line, two bends and its product with the target's own present, is tested
-    given the other kept inputs of its target and what its source was made of: the source's own past
-    and its kept inputs at that time, as in the momentary conditional independence of Runge et al.
-    (2019). The residual of the source is then new at every step, so the test holds for any memory
-    of the residuals. Its variance is that of the scores, so it holds for changing noise. Candidates
-    that are not kept are also tested given common factors of all variables at their lag, since each
-    of them reveals these factors.
+    Each candidate, as a line, two bends and the product of its news with the target's own present,
+    is tested given the other kept inputs of its target and what its source was made of: the
+    source's own past and its kept inputs at that time, as in the momentary conditional independence
+    of Runge et al. (2019). The residual of the source, its news, is then new at every step, so the
+    test holds for any memory of the residuals. Its variance is that of the scores, so it holds for
+    changing noise. Candidates that are not kept are also tested given common factors of all
+    variables at their lag, since each of them reveals these factors.
 
     **Returns:** NaN where prior knowledge excludes an edge or too few rows are left; 1 for an input
     that is determined by the others.
@@ -557,22 +557,25 @@ def edge_p_values(
         made -= made.mean(axis=2, keepdims=True)
         test = np.ascontiguousarray(inputs.test[there, a].transpose(1, 2, 0))
         test -= test.mean(axis=2, keepdims=True)
+        news = np.stack([residuals_of(x, m.T) for x, m in zip(test[:, 0], made, strict=True)])
         common = inputs.line[:, a] @ factors
         for j in range(dim):
             beside = np.concatenate([given[j], common], axis=1)
             if len(beside) > ROWS * (beside.shape[1] + widest):
-                every = _with_product(test, inputs.test[there, 0, j, 0])
+                every = _with_product(test, news, inputs.test[there, 0, j, 0])
                 p[:, j, a] = source_tests(rows.rates[there, j], every, made, beside[there]).p
     return np.where(rows.allowed, kept_p_values(inputs, graph, p), np.nan)
 
 
 def _with_product(
-    columns: Float[np.ndarray, "*source column row"], own: Column
+    columns: Float[np.ndarray, "*source column row"],
+    news: Float[np.ndarray, "*source row"],
+    own: Column,
 ) -> Float[np.ndarray, "*source one_more row"]:
-    """Return the tested columns of sources, and the product of their lines with a target's own
-    state.
+    """Return the tested columns of sources, and the product of their news, which their past does
+    not predict, with a target's own state.
     """
-    product = columns[..., :1, :] * (own - own.mean())
+    product = (news * (own - own.mean()))[..., None, :]
     product -= product.mean(axis=-1, keepdims=True)
     return np.concatenate([columns, product], axis=-2)
 
@@ -598,6 +601,7 @@ def kept_p_values(inputs: Inputs, graph: KnownGraph, p: KnownScores) -> KnownSco
         if len(beside) > ROWS * (beside.shape[1] + 10):
             tested = inputs.test[there, a, i]
             if i != j:
-                tested = _with_product(tested.T, inputs.test[there, 0, j, 0]).T
+                news = residuals_of(tested[:, 0], past[there])
+                tested = _with_product(tested.T, news, inputs.test[there, 0, j, 0]).T
             p[i, j, a] = group_test(rows.rates[there, j], tested, beside).p
     return p

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from .._types import KnownGraph, KnownMask, KnownScores
+from .._types import KnownGraph, KnownMask, KnownScores, divisor
 from ..regression._design import (
     WIDTH,
     Design,
@@ -25,7 +25,7 @@ from ..regression._terms import Own, Terms, best_fit, describe, find_terms, fit_
 from ..samples._samples import Samples
 from ..windows._windows import KnownData, Windows
 from ._splines import SHORTLIST
-from ._target_fit import Coefficients, TargetFit
+from ._target_fit import Coefficients
 from ._worth import student_quantile
 
 # Shortest delays read along cubics and along lines. The mean over the step after t - τ reads three
@@ -228,6 +228,16 @@ def fit_delays(record: Record, data: KnownData, known, sources, start, room, tar
     return FittedDelays(delay, error, blur, curvature, state.criterion, state.risk)
 
 
+def _own_among(data: KnownData, known, sources, target: int) -> Own | None:
+    """Return the own state of a target among `known` columns of candidates and then sources at
+    delays; None if it is not one of them.
+    """
+    past = data.inputs[:, target :: data.dim]
+    same = (known[:, :, None] == past[:, None]).all(axis=0)
+    others = np.concatenate([~same.any(axis=1), np.asarray(sources) != target])
+    return Own(int(same[:, 0].argmax()), others) if same[:, 0].any() else None
+
+
 def newton_step(
     slopes: Float[np.ndarray, "row term"], residual: Float[np.ndarray, " row"]
 ) -> Float[np.ndarray, " term"]:
@@ -314,7 +324,7 @@ def linearised(
     y, _ = design.standardised(data.outputs[seen, target])
     if terms is None:
         every = np.ones(design.n_inputs, bool)
-        terms = find_terms(design, y, every, every)
+        terms = find_terms(design, y, every, every, own=_own_among(data, known, sources, target))
     fit = fit_terms(design, y, terms)
     model, root, slopes = Coefficients.of(design, fit), design.root, []
     for k in range(len(sources)):
@@ -582,7 +592,8 @@ def residuals_at_delays(
     delays, in units of time, in the valid windows.
     """
     record, data, inputs = Record.of(samples, windows), KnownData(windows), []
-    for i, a in np.argwhere(graph[:, target]):
+    edges = np.argwhere(graph[:, target])
+    for i, a in edges:
         state = data.inputs[:, a * data.dim + i]
         delay = float(delays[i, target, a]) / samples.dt
         if delay >= SHORTEST:
@@ -590,8 +601,11 @@ def residuals_at_delays(
             state = np.where(np.isfinite(late), late, state)
         inputs.append(state)
     design = design_of(np.stack(inputs, axis=1), data.weight)
-    fit = TargetFit(design, data, target, np.ones(len(inputs), bool))
-    return fit.left()[np.asarray(windows.valid)]
+    place = np.flatnonzero((edges == [target, 0]).all(axis=1))
+    own = Own(int(place[0]), edges[:, 0] != target) if len(place) else None
+    y, size = design.standardised(data.outputs[:, target])
+    left = size * best_fit(design, y, np.ones(len(edges), bool), own).residual
+    return (left / divisor(design.root))[np.asarray(windows.valid)]
 
 
 def edge_of_reads(
