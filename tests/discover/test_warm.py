@@ -71,9 +71,9 @@ def test_nothing_is_fitted_twice(monkeypatch):
         fitted[b"".join(np.asarray(leaf).tobytes() for leaf in leaves)] += 1
         return refit(problem, mask, network, steps, decay)
 
-    def counted_search(design, outputs, *rest):
+    def counted_search(design, outputs, *rest, **given):
         searched[design.features.tobytes() + outputs.tobytes()] += 1
-        return search(design, outputs, *rest)
+        return search(design, outputs, *rest, **given)
 
     monkeypatch.setattr(_judge, "_refit", counted_refit)
     monkeypatch.setattr(_splines, "find_all_terms", counted_search)
