@@ -191,11 +191,12 @@ def bilinear(rng: np.random.Generator, dim: int) -> Map:
     links, sum_of_sizes = drawn(rng, dim, dim, (0.3, 0.6)), np.zeros(dim)
     np.add.at(sum_of_sizes, links.target, np.abs(links.size))
     reduced = np.minimum((0.95 - own) / np.maximum(sum_of_sizes, 1e-9), 1)
+    links = links._replace(size=reduced[links.target] * links.size)
 
     def step(past, noise):
         x = own * past[0] + noise
         value = np.tanh(past[links.lag, links.source]) * past[0, links.target]
-        np.add.at(x, links.target, reduced[links.target] * links.size * value)
+        np.add.at(x, links.target, links.size * value)
         return x
 
     return Map(step, links.graph(dim), np.zeros((dim, dim), bool), np.zeros(dim), np.full(dim, 1.0))

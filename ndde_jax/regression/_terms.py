@@ -608,6 +608,7 @@ def find_all_terms(
     searched separately.
 
     - `now`: the terms found among the inputs at the first lag alone, if known.
+    - `own`: the own state of each rate, for rates of inputs.
     - `choices`: number of inputs among which a choice is made, by default those of the design.
     """
     choices = design.n_inputs if choices is None else choices
@@ -817,12 +818,9 @@ def _cost_of_a_bend(design: Design, rate: _Rate, linear: Terms, own: Own) -> Any
     """
     xp = namespace_of((design, rate.y, tuple(linear)))
     here = np.arange(design.n_inputs) == own.place
-    level = xp.where(here, CURVE, linear.level)
-    fit = fit_terms(design, rate.y, linear._replace(level=level))
-    number = (level > OUT).sum()
-    price = columns_price(fit.n, xp.asarray(number + 1, fit.risk.dtype))
-    choices = xp.asarray(log_choices(rate.choices, number), fit.risk.dtype)
-    return fit.n * xp.log(fit.risk + FLOOR) + price + 2 * choices
+    bent = linear._replace(level=xp.where(here, CURVE, linear.level))
+    fit = fit_terms(design, rate.y, bent)
+    return fit._replace(charged=bent.reads().sum() + 1).criterion(rate.choices)
 
 
 def find_traced(
@@ -886,7 +884,11 @@ def find_traced(
         )
         cost = jnp.where(relaxed, endless, cost)
         if own is not None:
-            bend = _cost_of_a_bend(design, rate, nothing._replace(level=linear), own)
+            bend = jax.lax.cond(
+                modulated,
+                lambda: _cost_of_a_bend(design, rate, nothing._replace(level=linear), own),
+                lambda: endless,
+            )
             worthless = modulated & ~(terms.used.any() & (cost < bend))
             cost = jnp.where(worthless, endless, cost)
         better = ~bent & ~at_once & (cost < least)

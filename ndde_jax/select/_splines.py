@@ -161,7 +161,7 @@ def search_known(
         with np.errstate(divide="ignore", invalid="ignore"):
             return graph_of_terms(data, [design] * data.dim, nothing, shortlist)
     outputs = _standardised(data, design)
-    own = owns(data.dim, design.n_inputs)
+    own = own_states(data.dim, design.n_inputs)
     every = find_all_terms(design, outputs, data.allowed, data.required, data.dim, now, own=own)
     return graph_of_terms(data, [design] * data.dim, every, shortlist)
 
@@ -260,8 +260,8 @@ def search_flow(
     - `now`: the [`present_terms`][ndde_jax.select._splines.present_terms].
     """
     outputs, dim = _standardised(data, few), data.dim
-    own_states = owns(dim, few.n_inputs)
-    terms = find_all_terms(few, outputs, data.allowed, data.required, dim, now, own=own_states)
+    states = own_states(dim, few.n_inputs)
+    terms = find_all_terms(few, outputs, data.allowed, data.required, dim, now, own=states)
     laws = [_Law.of(few, y, own) for y, own in zip(outputs.T, terms, strict=True)]
     present = [
         _Law.of(few, y, own.among(few.n_inputs)) for y, own in zip(outputs.T, now, strict=True)
@@ -313,11 +313,11 @@ def present_terms(data: KnownData, design: Design) -> list[Terms]:
     """Return the terms of every rate found by a search among the inputs at the first lag."""
     first, outputs = slice(data.dim), _standardised(data, design)
     few = design.of_inputs(first)
-    own = owns(data.dim, data.dim)
+    own = own_states(data.dim, data.dim)
     return find_all_terms(few, outputs, data.allowed[:, first], data.required[:, first], 0, own=own)
 
 
-def owns(dim: int, n_inputs: int) -> list[Own]:
+def own_states(dim: int, n_inputs: int) -> list[Own]:
     """Return the own state of every rate among its inputs."""
     return [Own.of(j, n_inputs, dim) for j in range(dim)]
 

@@ -370,7 +370,7 @@ def _moved(
         design, output, _ = summed.rate(j, middle)
         y, _ = design.standardised(output)
         inputs = at.known | np.isfinite(at.delays)
-        fit = best_fit(design, y, inputs, Own.of(j, design.n_inputs, len(refiners)))
+        fit = best_fit(design, y, inputs, Own.of(j, design.n_inputs, refiners[j].data.dim))
         model, slopes = Coefficients.of(design, fit), []
         for place in map(int, at.places):
             ends = high[place], low[place]

@@ -9,6 +9,7 @@ import pytest
 from sklearn.metrics import roc_auc_score
 
 import ndde_jax as ndde
+from benchmarks.world.data import record
 from ndde_jax import select
 from ndde_jax.select._default import MANY_INPUTS
 from tests.helpers import TRUTH, windows
@@ -223,3 +224,13 @@ def test_what_multiplies_the_own_state_of_its_target_is_found():
             [0, 1, 2]
         ]
     assert exact >= 5
+
+
+def test_weak_links_that_multiply_are_not_given_up_for_a_map_of_sums():
+    """A map of sums has no products, so it needs fewer inputs and explains a little less."""
+    kept = 0
+    for seed in (0, 5, 6):
+        one = record("bilinear", "5x500", seed)
+        found = ndde.discover(one.x, dt=1.0, lags=one.lags, key=jr.key(0))
+        kept += (found.graph & one.links & ~np.eye(5, dtype=bool)[:, :, None]).sum()
+    assert kept >= 7
