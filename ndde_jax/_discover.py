@@ -55,7 +55,8 @@ from .samples._reading import read_alike, read_samples
 from .samples._samples import Samples, said_of_mask
 from .samples._trajectories import read_lags
 from .samples._treatments import HELD, OFFSETS, SCHEDULE, TRANSFORM
-from .select._default import recover
+from .select._between import Record
+from .select._default import met_in_the_middle, recover
 from .select._measured import Measured, fit_screened
 from .select._partial import with_partial
 from .select._reading import Chosen, choose_windows
@@ -532,7 +533,9 @@ def _search(
         search_key, model_key = jr.split(key)
         before = None
         for number in range(1, passes):
-            windows = stage(f"searching, pass {number}", functools.partial(_next_windows, screened))
+            windows = stage(
+                f"searching, pass {number}", functools.partial(_next_windows, screened, samples)
+            )
             corrected = Screened(windows, steps=screened.steps, readings=screened.readings)
             if before is not None and _worse(corrected, screened):
                 break
@@ -684,11 +687,11 @@ def check_settings(coefficient: Any, recipe: Any, scheme: Any, treat: Any) -> Re
     return recipe
 
 
-def _next_windows(screened: Screened):
-    """Return midpoint windows corrected by the motion during a step under the drift found in them.
-    Splines describe it well enough, whatever the strategy.
-    """
-    return screened.steps.met_by(fit_screened(screened, screened.found.graph))
+def _next_windows(screened: Screened, samples: Samples) -> Windows:
+    """Return [`met_in_the_middle`][ndde_jax.select._default.met_in_the_middle] of windows."""
+    if samples.regular:
+        screened = screened.knowing(record=Record.of(samples, screened.windows))
+    return met_in_the_middle(screened)
 
 
 def _worse(corrected: Screened, before: Screened) -> bool:

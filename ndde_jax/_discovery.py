@@ -31,7 +31,7 @@ from .samples._noise import measurement_errors
 from .samples._prepare import treated_columns
 from .samples._samples import Samples
 from .samples._treatments import HELD
-from .select._between import Record
+from .select._between import Record, states_at_delays
 from .select._measured import SignalStrengths
 from .select._screened import Screened
 from .select._strategies import AbstractStrategy
@@ -189,7 +189,10 @@ class Discovery(
     def _relations(self) -> Relations:
         undecided = self.reading == "undecided"
         given = self.graph | self.passed_on
-        found = relations(self.windows, given, self.model, undecided=undecided)
+        late = None
+        if self.samples.regular and self.windows.partial is None:
+            late = states_at_delays(self.samples, self.windows, self.graph, self.delays)
+        found = relations(self.windows, given, self.model, undecided=undecided, late=late)
         found = found.of_links(self.graph.any(axis=2))
         found = found.of_held(treated_columns(self.samples, HELD))
         found = found.of_inputs(np.isin(np.asarray(self.names), self.inputs))

@@ -387,6 +387,7 @@ def relations(
     model: AbstractDelayModel | Callable | None = None,
     *,
     undecided: Checked[bool] = False,
+    late: Float[np.ndarray, "window target column"] | None = None,
 ) -> Relations:
     """Return what the residuals of a graph show about pairs of variables and changes over time.
 
@@ -399,6 +400,8 @@ def relations(
         By default none.
     - `undecided`: whether forward differences may also be those of a continuous path. The effect of
         a link of such a path within a step then relates no pair at once. By default they may not.
+    - `late`: the sources of every target at delays between the lags, in valid windows without
+        missing values; zero where a target has fewer. By default none.
 
     **Returns:** [`Relations`][ndde_jax.assess.Relations]; empty for fewer than 40 windows.
 
@@ -415,6 +418,7 @@ def relations(
     """
     graph = _checked(windows, graph, "relations")
     required, rows = np.asarray(windows.prior.required), rows_of(windows, model)
+    rows = rows._replace(late=late)
     every = rows if windows.partial is None else partial_rows_of(windows, model)
     found = _relations(rows, every, graph, required, undecided)
     if len(rows.rates) > COMPLETE * np.median(np.asarray(windows.count(graph))):

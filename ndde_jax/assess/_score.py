@@ -110,6 +110,8 @@ class Rows(NamedTuple):
     - `drift`: a fitted drift along these rows; None if none is known.
     - `known`: which states are measured, `[row lag dim]`; rates that are not are NaN. None if
         everything is measured.
+    - `late`: sources of every target at delays between the lags, zero where there are fewer,
+        `[row target column]`; None without any.
     """
 
     past: Float[np.ndarray, "row lag dim"]
@@ -122,6 +124,7 @@ class Rows(NamedTuple):
     midway: bool = False
     drift: FittedDrift | None = None
     known: Bool[np.ndarray, "row lag dim"] | None = None
+    late: Float[np.ndarray, "row target column"] | None = None
 
     def of(self, some: Bool[np.ndarray, "dim"]) -> "Rows":
         """Return the rows without missing values of some variables, with only these variables."""
@@ -137,6 +140,7 @@ class Rows(NamedTuple):
             moves=self.moves[some],
             drift=self.drift and self.drift.of(there, some),
             known=None,
+            late=None if self.late is None else self.late[there][:, some],
         )
 
     def counting(self, j: int, kept: SourceLags) -> Bool[np.ndarray, "row"]:
@@ -324,10 +328,13 @@ def drift_beyond(
 def given_columns(
     inputs: Inputs, graph: KnownGraph, target: int, *, own: bool = False, poor: float = POOR
 ) -> Columns:
-    """Return [`kept_columns`][ndde_jax.assess._score.kept_columns] of all inputs of a target, and
-    the fitted drift if they do not describe its rate.
+    """Return [`kept_columns`][ndde_jax.assess._score.kept_columns] of all inputs of a target, those
+    at delays between the lags, and the fitted drift if they do not describe its rate.
     """
     columns, rows = kept_columns(inputs, graph[:, target], own=target if own else None), inputs.rows
+    if rows.late is not None:
+        late = rows.late[:, target, (rows.late[:, target] != 0).any(axis=0)]
+        columns = np.concatenate([columns, late, *bends(late).transpose(1, 0, 2)], axis=1)
     left = residuals_of(rows.rates[:, target], columns)
     drift = drift_beyond(rows, target, left, poor=poor)
     return np.concatenate([columns, drift.rates[:, [target]]], axis=1) if drift else columns

@@ -581,7 +581,9 @@ def _neighbours(e: GraphEvidence) -> Iterator[Hit]:
         many &= e.modelled[:, None] & e.relations.partly
         if many.any() and not e.whole and not e.events:
             which = e.pairs_listed(many, "→")
-            words["rather"] = f". A delay takes two lags at most, but more are kept for {which}"
+            words["rather"] = (
+                f". One delay seldom takes more than two lags, but more are kept for {which}"
+            )
             words["remedy"] = "Add possible common drivers. "
             weight = PROBLEM
         yield Hit(float(e.touching.sum() / e.kept.sum()), words, weight=weight)
@@ -771,7 +773,7 @@ def _hidden(e: GraphEvidence) -> Iterator[Hit]:
 @estimated_rule(
     "hidden driver possible",
     "An unobserved driver of both variables would look the same as {links}: {pairs}. Nothing "
-    "measured moves the source enough to show whether its target follows.",
+    "measured moves the source alone, and enough, to show whether its target follows.",
     "Add possible common drivers. If you set a source yourself, declare it as an input.",
     limits=Limits(
         note=0.0,
@@ -804,7 +806,7 @@ def _replaceable(e: GraphEvidence) -> Iterator[Hit]:
     if e.replaceable.any():
         rivals, count = e.relations.rivals, int(e.replaceable.sum())
         said = [
-            f"{e.link(k)}, or {e.candidate(*map(int, rivals.rival[k]))}"
+            f"{e.link(k)}, or from {e.candidate(*map(int, rivals.rival[k]))}"
             for k in e.edges(e.replaceable)
         ]
         share = count / int((e.kept & ~e.touching).sum())

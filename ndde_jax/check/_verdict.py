@@ -156,20 +156,34 @@ def _advice_to_declare(e: GraphEvidence) -> list[str]:
 
 def _unmoved_sources(e: GraphEvidence) -> list[str]:
     """Return the variables that drive others and that no other drives, without known inputs."""
-    sources, targets = ({edge[k] for edge in e.links()} for k in (0, 1))
-    return [e.names[i] for i in sorted(sources - targets) if e.modelled[i]]
+    alone = e.pairs.any(axis=1) & ~e.pairs.any(axis=0) & e.modelled
+    return [e.names[i] for i in np.flatnonzero(alone)]
+
+
+def _unmoved_pairs(e: GraphEvidence) -> list[list[str]]:
+    """Return the pairs that drive each other and that nothing else drives."""
+    alone = (e.pairs.sum(axis=0) == 1) & e.modelled
+    mutual = np.argwhere(np.triu(e.pairs & e.pairs.T) & alone & alone[:, None])
+    return [[e.names[i], e.names[j]] for i, j in mutual]
 
 
 def _untested(e: GraphEvidence) -> str:
-    """Return a sentence on sources that nothing measured moves. Only their own past can show that
-    their targets follow, and a driver of both with a memory moves that past too.
+    """Return sentences on sources that nothing measured moves. Only their own past can show that
+    their targets follow, and a driver of both that has a memory, or that acts on the source first,
+    moves that past too.
     """
-    names = _unmoved_sources(e)
-    if not names:
-        return ""
-    what = "it and its targets" if len(names) == 1 else "one of them and its targets"
-    who = listed(names, SHOWN_NAMES)
-    return f" Nothing measured moves {who}: a slow unobserved driver of {what} would not show."
+    said, names = "", _unmoved_sources(e)
+    if names:
+        what = "it and its targets" if len(names) == 1 else "one of them and its targets"
+        who = listed(names, SHOWN_NAMES)
+        said = f" Nothing measured moves {who}: an unobserved driver of {what} may not show."
+    pairs = [" and ".join(pair) for pair in _unmoved_pairs(e)]
+    if pairs:
+        said += (
+            f" Nothing but each other moves {listed(pairs, SHOWN_NAMES, '; ')}: an unobserved "
+            "driver of both may not show."
+        )
+    return said
 
 
 def _without_repeats(remedy: str, said: str) -> str:

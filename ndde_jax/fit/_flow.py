@@ -152,12 +152,21 @@ def correct_at_midpoints(windows: Windows, model, following=None, bend=None) -> 
     return _met(windows, jax.vmap(model), following, bend, jnp)
 
 
-def correct_at_midpoints_numpy(windows: Windows, drift: Callable, following, bend=None) -> Windows:
+def correct_at_midpoints_numpy(
+    windows: Windows,
+    drift: Callable,
+    following,
+    bend=None,
+    means: Bool[np.ndarray, " target"] | None = None,
+) -> Windows:
     """Apply [`correct_at_midpoints`][ndde_jax.fit._flow.correct_at_midpoints] in NumPy, which
     compiles nothing, with a drift that takes many physical histories at once.
+
+    `means`: targets whose delayed sources are to be read as means over the step. Only present
+    states correct their rates; by default none.
     """
     with np.errstate(all="ignore"):  # a drift may diverge; then nothing is corrected
-        return _met(windows, drift, following, bend, np)
+        return _met(windows, drift, following, bend, np, means)
 
 
 class _Step(NamedTuple):
@@ -195,7 +204,9 @@ def _step(windows: Windows, drift: Callable, following, bend, xp: ModuleType) ->
     return _Step(start[:, 0], increment, h, rate)
 
 
-def _met(windows: Windows, drift: Callable, following, bend, xp: ModuleType) -> Windows:
+def _met(
+    windows: Windows, drift: Callable, following, bend, xp: ModuleType, means: Any = None
+) -> Windows:
     """Return windows at the middle of every step, corrected, in NumPy or JAX."""
     x, increment, h, rate = _step(windows, drift, following, bend, xp)
     ends = xp.stack([x, x + h * increment]), xp.arange(2, dtype=x.dtype)
@@ -207,6 +218,13 @@ def _met(windows: Windows, drift: Callable, following, bend, xp: ModuleType) -> 
     first, second = jax.vmap(halfway)(*ends) if xp is jnp else map(halfway, *ends)
     move = 0.5 * h * first
     difference = rate(x + move, 0.5) - 0.5 * (first + second)
+    if means is not None and means.any():
+        parts = [
+            _mean_rate(lambda y, at: rate(y, 0.5), *end, 0.5, h) for end in zip(*ends, strict=True)
+        ]
+        moved = xp.where(means[None], 0.5 * h * parts[0], move)
+        apart = rate(x + moved, 0.5) - 0.5 * (parts[0] + parts[1])
+        move, difference = moved, xp.where(means[None], apart, difference)
     s = jax.tree.map(lambda a: xp.asarray(a, x.dtype), windows.scaling)
     move, difference = move / s.scale[None], difference / s.rate_scale[None]
     history = xp.asarray(windows.history)

@@ -285,7 +285,7 @@ def profile_delays(
         start = np.array([lags[group].mean() for _, group in terms])
         # A delay that reaches the end of its range has not converged and stays at its candidate.
         inside = np.abs(settled.delay - start) < search_ranges(lags, terms) - SETTLED
-        inside &= settled.delay > NEAREST
+        inside &= settled.delay > record.shortest([source for source, _ in terms])
         for k, (source, group) in enumerate(terms):
             if not inside[k]:
                 continue

@@ -595,9 +595,11 @@ def _filled(samples: Samples, known) -> Samples:
     stay = (
         "" if not left else f" {left} more stay missing." if left > 1 else " 1 more stays missing."
     )
-    number, of = int(counts.sum()), named(samples, columns)
-    what = f"{number} missing values in short gaps ({of}) are estimated"
-    if number == 1:
-        what = f"1 missing value ({of}) is estimated"
+    many, of = int(counts.sum()) > 1, named(samples, columns)
+    # Values moved to equal steps leave some of these without one, and none was missing.
+    moved = any(t.name == "clock" for t in samples.treatments)
+    values_of = f"value{'s' * many} at equal steps" if moved else f"missing value{'s' * many}"
+    where_of = f"{'in short gaps ' * many}({of}) {'are' if many else 'is'} estimated"
+    what = f"{int(counts.sum())} {values_of} {where_of}"
     text = f"{what}; the error {_has(samples, worst, error[worst])}.{stay}"
     return treated(samples, "gaps", text, error[worst], columns, {"values": values})

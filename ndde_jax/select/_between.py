@@ -28,9 +28,11 @@ from ._splines import SHORTLIST
 from ._target_fit import Coefficients
 from ._worth import student_quantile
 
-# Shortest delays read along cubics and along lines. The mean over the step after t - τ reads three
-# samples later along cubics, two along lines, and must not read the step that is explained.
-SHORTEST, NEAREST = 2.5, 1.75
+# Shortest delays read along cubics and along lines. The mean over the step that begins a delay
+# before the present reads three samples along cubics and two along lines, from the one before its
+# beginning, and must not read the end of the step that is explained. Lines miss the bends of smooth
+# paths, whose delays end half a sample before those at which a derivative would read that step.
+CUBIC, NEAREST, SMOOTH = 3.0, 1.0, 1.75
 # Most Gauss–Newton steps in the delays, and the change in samples below which they end.
 STEPS, SETTLED = 8, 0.02
 # Half the distance, in samples, over which the derivative with respect to a delay is taken. The
@@ -105,7 +107,7 @@ class Record(NamedTuple):
         averaged over an equally long time.
         """
         straight = self.straight(source, delay) if straight is None else straight
-        when = self.position - delay + self.later[target]
+        when = self.position - max(delay - self.later[target], NEAREST if straight else CUBIC - 1)
         base = np.floor(when).astype(int)
         u = when - base
         column = self.values[:, source]
@@ -123,7 +125,11 @@ class Record(NamedTuple):
         """Return whether a source at a delay is read along straight lines; with `other`, whether
         the alternative interpolation is along lines, where there is an alternative.
         """
-        return bool(delay < SHORTEST + REACH or self.rough[source] != other)
+        return bool(delay < CUBIC or self.rough[source] != other)
+
+    def shortest(self, sources: Any) -> Float[np.ndarray, " term"]:
+        """Return the shortest delay at which each of some sources is read."""
+        return np.where(self.rough[np.asarray(sources, int)], NEAREST, SMOOTH)
 
     def _cubic(self, column, base, straight: bool) -> tuple[np.ndarray, ...]:
         """Return the coefficients of the interpolant after given samples, highest power first."""
@@ -210,7 +216,7 @@ def fit_delays(record: Record, data: KnownData, known, sources, start, room, tar
             return None
         move, terms = state.step(), state.terms
         new = np.clip(delay + np.clip(move, -room / 2, room / 2), start - room, start + room)
-        new = np.maximum(new, NEAREST)
+        new = np.maximum(new, record.shortest(sources))
         settled = np.abs(new - delay).max() < SETTLED
         delay = new
         if settled:
@@ -222,7 +228,7 @@ def fit_delays(record: Record, data: KnownData, known, sources, start, room, tar
     # Cubics read further, so a short record may have too few windows for them.
     blur = 0 * room if other is None else np.minimum(np.abs(other.step() - state.step()), room)
     # Close to the present, smooth paths too are read along lines, which err as the path bends.
-    bends = ~record.rough[np.asarray(sources, int)] & (delay < SHORTEST + REACH)
+    bends = ~record.rough[np.asarray(sources, int)] & (delay < CUBIC)
     blur = np.where(bends, np.maximum(blur, FINEST), blur)
     error, curvature = state.errors()
     return FittedDelays(delay, error, blur, curvature, state.criterion, state.risk)
@@ -310,7 +316,7 @@ def linearised(
         (int(i), d, record.straight(int(i), d, other)) for i, d in zip(sources, delay, strict=True)
     ]
     states = [
-        np.stack([record.at(i, d + h, target, lines) for i, d, lines in read], axis=1)
+        np.stack([record.at(i, beside(d, h), target, lines) for i, d, lines in read], axis=1)
         for h in (-REACH, 0.0, REACH)
     ]
     seen = np.isfinite(sum(states)).all(axis=1) & (data.weight > 0)
@@ -337,6 +343,13 @@ def linearised(
     # Each delay is a parameter.
     criterion = fit.criterion(candidates=0) + len(sources) * np.log(float(fit.n))
     return Linearised(slopes, fit.residual, criterion, float(fit.risk), stretch, terms)
+
+
+def beside(delay: float, shift: float) -> float:
+    """Return a delay and, for a `shift` of plus or minus `REACH`, the two whose difference gives
+    its derivative: both later where the earlier one would be within the step that is explained.
+    """
+    return max(delay - REACH, NEAREST) + REACH + shift if shift else delay
 
 
 def runs_of(places) -> list[np.ndarray]:
@@ -429,19 +442,23 @@ class Refiner:
         terms = self._terms(j, mask)
         if not terms or not self._may_gain(j, mask, terms):
             return None
-        start, sources = self._starts(j, mask, terms), self._sources(terms)
-        best, count = None, mask.sum()
+        sources, count = self._sources(terms), mask.sum()
+        # Present states may also stand for a delay, so it is first sought without them.
+        tried = mask & ~self._presents(j, mask)
+        start, best = self._starts(j, tried, terms), None
         for number in range(ROUNDS):
-            at = self._settled(j, mask, sources, start)
+            at = self._settled(j, tried, sources, start)
             found = None if at is None else (yield at)
+            merged = len(sources) < (mask & self._free(j)).sum() or (tried != mask).any()
             if found is not None and found[0] < cost - PROGRESS:
                 cost, best = found
                 mask, delays = best.mask, best.delays
-            elif number == 0 and len(sources) < (mask & self._free(j)).sum():
+            elif number == 0 and merged:
                 delays = np.full(len(self.lag), np.nan)  # neighbours that are not one delay
             else:
                 break
             # The inputs kept now, each lag separately.
+            tried = mask
             own = np.flatnonzero(mask & self._free(j))
             if not len(own):
                 break
@@ -452,8 +469,17 @@ class Refiner:
         return None
 
     def _free(self, j: int) -> KnownMask:
-        """Return the inputs with a delay that are not required at their candidate."""
-        return (self.lag >= SHORTEST + 0.5) & ~self.data.required[j]
+        """Return the inputs with a delay that are not required at their candidate. Where cubics
+        would read too far, only sources that lines interpolate as well have delays.
+        """
+        least = np.where(self.record.rough[self.source], NEAREST, CUBIC)
+        return (self.lag >= least) & ~self.data.required[j]
+
+    def _presents(self, j: int, mask) -> KnownMask:
+        """Return the present states of other sources that are kept with the first delay, too."""
+        free, late = self._free(j), np.zeros(len(mask), bool)
+        late[: -self.data.dim] = (mask & free)[self.data.dim :]
+        return mask & ~free & late & (self.source != j) & (self.lag == 0)
 
     def _terms(self, j: int, mask) -> list[Int[np.ndarray, " input"]]:
         """Return the groups of inputs with one delay each: neighbouring lags of one source."""
@@ -470,7 +496,7 @@ class Refiner:
 
     def _may_gain(self, j: int, mask, terms) -> bool:
         """Return whether lags are adjacent, or the derivatives predict a gain from moving one."""
-        if any(len(run) > 1 for run in terms):
+        if any(len(run) > 1 for run in terms) or self._presents(j, mask).any():
             return True
         own = np.concatenate(terms)
         state = linearised(*self._given(j, mask), self.source[own], self.lag[own], j)
@@ -503,7 +529,9 @@ class Refiner:
         if settled is None:
             return None
         # A delay at the end of its room has not converged and stays at its candidate.
-        inside = (settled.delay > SHORTEST) & (np.abs(settled.delay - start) < room)
+        rough = self.record.rough[np.asarray(sources, int)]
+        inside = rough | (settled.delay > CUBIC - REACH)
+        inside &= np.abs(settled.delay - start) < room
         if not inside.any():
             return None
         found = np.asarray(sources)[inside], settled.delay[inside], settled.half[inside]
@@ -539,7 +567,9 @@ class Refiner:
         # One more parameter, and the choice among distinguishable positions about a candidate.
         each = np.log(design.n_windows) + 2 * np.log(np.maximum(self.gap[kept] / FINEST, 1))
         cost = best_fit(design, y, found.mask, own).criterion() + each.sum()
-        delays, halves = (np.where(kept, values, np.nan) for values in (at.delays, at.halves))
+        # The shortest delay that can be read stands for all that are shorter.
+        own = kept & (at.delays > NEAREST)
+        delays, halves = (np.where(own, values, np.nan) for values in (at.delays, at.halves))
         return cost, Refined(design, found.mask, found.slots, delays, halves)
 
     def states(self, j: int, places, delays) -> Float[np.ndarray, "window place"]:
@@ -585,6 +615,26 @@ class Refiner:
         return np.nan_to_num(np.abs(self.lag - found.delays))
 
 
+def states_at_delays(
+    samples: Samples, windows: Windows, graph: KnownGraph, delays: KnownScores
+) -> Float[np.ndarray, "window target column"] | None:
+    """Return the sources of every target whose delays, in units of time, lie between the lags, in
+    valid windows; zero where a target has fewer. None without any.
+    """
+    lags, at = np.asarray(windows.lags, float), np.asarray(delays) / samples.dt
+    between = graph & (np.abs(np.nan_to_num(at) - lags) > SETTLED) & (np.nan_to_num(at) > NEAREST)
+    if not between.any():
+        return None
+    record, valid = Record.of(samples, windows), np.asarray(windows.valid)
+    columns = np.zeros((int(valid.sum()), len(graph), int(between.sum(axis=(0, 2)).max())))
+    for j in range(len(graph)):
+        for k, (i, a) in enumerate(np.argwhere(between[:, j])):
+            late = record.at(int(i), float(at[i, j, a]), j)
+            near = np.asarray(windows.history, float)[:, a, i]
+            columns[:, j, k] = np.where(np.isfinite(late), late, near)[valid]
+    return columns
+
+
 def residuals_at_delays(
     samples: Samples, windows: Windows, graph: KnownGraph, delays: KnownScores, target: int
 ) -> Float[np.ndarray, " window"]:
@@ -596,7 +646,7 @@ def residuals_at_delays(
     for i, a in edges:
         state = data.inputs[:, a * data.dim + i]
         delay = float(delays[i, target, a]) / samples.dt
-        if delay >= SHORTEST:
+        if delay > NEAREST:
             late = record.at(int(i), delay, target)
             state = np.where(np.isfinite(late), late, state)
         inputs.append(state)

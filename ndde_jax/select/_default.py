@@ -41,7 +41,7 @@ from ..regression._terms import FLOOR
 from ..windows._windows import KnownData, Windows
 from ._between import Refined
 from ._judge import Judged, fit_on, judge
-from ._measured import Described, Measured, drift_on, measure_targets, networks_of
+from ._measured import Described, Measured, drift_on, fit_screened, measure_targets, networks_of
 from ._returns import proxies_among
 from ._screened import Screened
 from ._splines import MARGIN, SplineGraph, search_priced, with_own_present
@@ -375,6 +375,36 @@ def _on_windows(
     ]
     found, count = screened.found, int(proxies.sum())
     return ClosedForms(data, plain, refiners, refined, fits, found, proxies=count)
+
+
+def met_in_the_middle(screened: Screened) -> Windows:
+    """Return midpoint windows corrected by the motion during a step under the drift found in them.
+    Splines describe it well enough, whatever the strategy.
+
+    Where a delay lies between candidates, many of its source's lags are proxies for it, among them
+    often the present: corrected by that, the rate would contain the news of the source. The drift
+    reads the candidates on either side of such a delay instead, and since the source will be read
+    as a mean over the step, its motion corrects nothing. A smooth path has hardly any news.
+    """
+    graph, dim = np.asarray(screened.found.graph), screened.data.dim
+    masks, means = flat_inputs(graph), np.zeros(dim, bool)
+    if screened.record is not None and not screened.data.refused:
+        fits = [screened.fit(j, mask) for j, mask in enumerate(masks)]
+        refiners = screened.refiners(screened.data, fits)
+        for j, own in enumerate(fits):
+            lags = graph[:, j] & (np.arange(dim) != j)[:, None]
+            several = (lags[:, 1:] & lags[:, :-1]).any(axis=1)
+            found = None
+            if several.any() and screened.record.rough[lags[:, 1:].any(axis=1)].all():
+                found = refiners[j](j, own.mask, own.criterion())
+            if found is not None:
+                around = refiners[j].readings(j, found, found.mask, own.mask)[1]
+                lag, source = np.divmod(np.arange(len(around)), dim)
+                # The own past just before the present would inflate the effect of the present.
+                beside = (source == j) & (lag == 1) & around[j]
+                masks[j] = around & (found.mask | (lag > 0)) & ~beside
+                means[j] = True
+    return screened.steps.met_by(fit_screened(screened, to_jax(from_flat_inputs(masks))), means)
 
 
 def _with_map_inputs(

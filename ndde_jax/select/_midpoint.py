@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import jax
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array, Bool, Float
 
 from .._checks import check_real_array, is_traced
 from .._types import Checked, RealScalarLike, TrajectoryLike, namespace_of, to_jax
@@ -103,11 +103,15 @@ class Steps(NamedTuple):
     end: Any
     bend: Any
 
-    def met_by(self, model: Any) -> Windows:
-        """Return the states halfway through each step and the corrected rates, from a model."""
+    def met_by(self, model: Any, means: Bool[np.ndarray, " target"] | None = None) -> Windows:
+        """Return the states halfway through each step and the corrected rates, from a model.
+
+        `means`: the targets whose delayed sources are read as means over the step, if the model
+        consists of splines on the host; by default none.
+        """
         drift = None if is_traced(self.plain) else host_splines(model)
         if drift is not None:
-            return correct_at_midpoints_numpy(self.plain, drift, self.end, self.bend)
+            return correct_at_midpoints_numpy(self.plain, drift, self.end, self.bend, means)
         return correct_at_midpoints(self.plain, model, to_jax(self.end), to_jax(self.bend))
 
 

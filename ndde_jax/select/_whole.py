@@ -23,7 +23,7 @@ from ..regression._summed import Summed, Sums, summed_design, sums_of
 from ..regression._terms import Own, best_fit
 from ..samples._chunks import Chunks, as_block
 from ..windows._windows import KnownData, Windows, row_range
-from ._between import NEAREST, REACH, Delayed, Record, Refined, Refiner, newton_step, standardised
+from ._between import REACH, Delayed, Record, Refined, Refiner, beside, newton_step, standardised
 from ._measured import fit_screened
 from ._midpoint import steps_between
 from ._partial import lags_read, of_other_rows, scaled_rows, stencil_of
@@ -322,7 +322,7 @@ class _Late(NamedTuple):
             for place in map(int, at.places):
                 delay, own = float(at.delays[place]), refiners[j]
                 straight = own.record.straight(int(own.source[place]), delay)
-                given += [_LateInput(j, place, delay + d, straight, d) for d in shifts]
+                given += [_LateInput(j, place, beside(delay, d), straight, d) for d in shifts]
         return cls(given, len(refiners[0].lag))
 
     def inputs(self, j: int, shift: float) -> Int[np.ndarray, " input"]:
@@ -383,7 +383,8 @@ def _moved(
         step = newton_step(fit.left_of(np.stack(slopes, axis=1)), fit.residual)
         delays = at.delays.copy()
         moves = np.clip(step, -FARTHEST, FARTHEST)
-        delays[at.places] = np.maximum(delays[at.places] + moves, NEAREST)
+        least = refiners[j].record.shortest(refiners[j].source[at.places])
+        delays[at.places] = np.maximum(delays[at.places] + moves, least)
         moved[j] = at._replace(delays=delays)
     return moved
 

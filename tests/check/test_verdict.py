@@ -108,7 +108,9 @@ def test_inputs_that_another_variable_could_carry(found, monkeypatch):
     told = with_rivals(found.graph, one).verdict
     assert told == "with reservations" and [r.name for r in told.reasons] == ["replaceable edges"]
     text = told.reasons[0].text
-    assert "1 of 3 inputs could" in text and "a → b after 2 months, or a after 0.5 months" in text
+    assert (
+        "1 of 3 inputs could" in text and "a → b after 2 months, or from a after 0.5 months" in text
+    )
     many = np.ones_like(found.graph)
     many[..., 1] = False  # nine inputs, of two candidate lags
     first = np.zeros_like(many)
@@ -162,11 +164,17 @@ def test_two_lags_of_one_delay_between_them_are_no_neighbours():
 
 
 def test_sources_that_nothing_moves_are_said_where_a_graph_is_supported(found):
-    assert "Nothing measured moves a: a slow unobserved driver" in found.verdict.lines[1]
+    assert "Nothing measured moves a: an unobserved driver" in found.verdict.lines[1]
     known = dataclasses.replace(evidence_of(found), inputs=("a",))
     assert "Nothing measured" not in verdict_from_findings(known, []).lines[1]
     doubt = Finding("measured", "residual memory", 1.0, "", ".", weight="reservation")
     assert "Nothing measured" not in verdict_from_findings(evidence_of(found), [doubt]).lines[1]
+
+
+def test_pairs_that_nothing_else_moves_are_said_where_a_graph_is_supported():
+    both = found_on(oscillators(), edges={(0, 1, 0): 0.3, (1, 0, 0): 0.3}, names=NAMES)
+    said = verdict_from_findings(evidence_of(both), []).lines[1]
+    assert f"Nothing but each other moves {NAMES[0]} and {NAMES[1]}" in said
 
 
 def test_weak_edges_are_a_reservation_and_many_a_refusal(found):
@@ -348,7 +356,7 @@ def test_three_neighbouring_lags_of_a_flow_stand_for_what_is_not_seen(monkeypatc
     monkeypatch.setattr("ndde_jax._discovery.relations", lambda *_, **__: partly)
     flow = again(found, reading="flow")
     assert flow.verdict == "not supported" and reasons(flow) == ["neighbouring lags"]
-    assert "two lags at most, but more are kept for a → b." in " ".join(flow.verdict.text.split())
+    assert "more than two lags, but more are kept for a → b." in " ".join(flow.verdict.text.split())
     assert again(found).verdict == "supported"  # as a map
     # Nothing unseen drives a variable that was set.
     assert again(flow, inputs=("a",)).verdict == "with reservations"
