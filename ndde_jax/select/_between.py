@@ -24,7 +24,7 @@ from ..regression._search import PROGRESS
 from ..regression._terms import Own, Terms, best_fit, describe, find_terms, fit_terms
 from ..samples._samples import Samples
 from ..windows._windows import KnownData, Windows
-from ._splines import SHORTLIST
+from ._splines import MARGIN, SHORTLIST
 from ._target_fit import Coefficients
 from ._worth import student_quantile
 
@@ -48,6 +48,8 @@ FINEST = 0.5
 STEP = 0.2
 # Level of two-sided intervals.
 CONFIDENCE = 0.90
+# By how many inputs a model with delays must be smaller to be preferred within a margin.
+FEWER = 2
 # Most searches, each with the delays settled by the previous one.
 ROUNDS = 3
 # How far a delay may move from its start, in steps between candidates.
@@ -450,7 +452,7 @@ class Refiner:
             at = self._settled(j, tried, sources, start)
             found = None if at is None else (yield at)
             merged = len(sources) < (mask & self._free(j)).sum() or (tried != mask).any()
-            if found is not None and found[0] < cost - PROGRESS:
+            if found is not None and found[0] < cost + self._allowance(mask, found[1]):
                 cost, best = found
                 mask, delays = best.mask, best.delays
             elif number == 0 and merged:
@@ -467,6 +469,12 @@ class Refiner:
         if best is not None and (self.between(best) or best.mask.sum() < count):
             return best
         return None
+
+    def _allowance(self, mask, found: Refined) -> float:
+        """Return by how much the criterion may rise with delays: samples between are not exactly
+        those of straight lines or cubics, which many lags make up for.
+        """
+        return MARGIN if found.mask.sum() + FEWER <= mask.sum() else -PROGRESS
 
     def _free(self, j: int) -> KnownMask:
         """Return the inputs with a delay that are not required at their candidate. Where cubics
