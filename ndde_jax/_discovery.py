@@ -190,7 +190,7 @@ class Discovery(
         undecided = self.reading == "undecided"
         given = self.graph | self.passed_on
         late = None
-        if self.samples.regular and self.windows.partial is None:
+        if self.samples.regular and self.windows.partial is None and not self.events:
             late = states_at_delays(self.samples, self.windows, self.graph, self.delays)
         found = relations(self.windows, given, self.model, undecided=undecided, late=late)
         found = found.of_links(self.graph.any(axis=2))
