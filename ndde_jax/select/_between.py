@@ -452,7 +452,7 @@ class Refiner:
             at = self._settled(j, tried, sources, start)
             found = None if at is None else (yield at)
             merged = len(sources) < (mask & self._free(j)).sum() or (tried != mask).any()
-            if found is not None and found[0] < cost + self._allowance(mask, found[1]):
+            if found is not None and found[0] < cost + self._allowance(j, mask, found[1]):
                 cost, best = found
                 mask, delays = best.mask, best.delays
             elif number == 0 and merged:
@@ -470,11 +470,13 @@ class Refiner:
             return best
         return None
 
-    def _allowance(self, mask, found: Refined) -> float:
-        """Return by how much the criterion may rise with delays: samples between are not exactly
-        those of straight lines or cubics, which many lags make up for.
+    def _allowance(self, j: int, mask, found: Refined) -> float:
+        """Return by how much the criterion may rise with delays. The mean of a rough path over a
+        step is not exactly that of the lines between samples, which many lags make up for.
         """
-        return MARGIN if found.mask.sum() + FEWER <= mask.sum() else -PROGRESS
+        rough = self.record.rough[self.source[mask & self._free(j)]].all()
+        fewer = found.mask.sum() + FEWER <= mask.sum()
+        return MARGIN if rough and fewer else -PROGRESS
 
     def _free(self, j: int) -> KnownMask:
         """Return the inputs with a delay that are not required at their candidate. Where cubics

@@ -86,7 +86,7 @@ def no_fit(monkeypatch):
     def compiled(*args, **kwargs):
         raise AssertionError("reached the fit")
 
-    for name in ("recover", "fit_screened"):
+    for name in ("recover", "met_in_the_middle"):
         monkeypatch.setattr(f"ndde_jax._discover.{name}", compiled)
 
 

@@ -51,14 +51,14 @@ def test_a_delay_between_samples_is_one_link_and_nothing_is_hidden(delay, seed):
 @pytest.mark.slow
 @pytest.mark.parametrize("delay", [1.6, 3.4, 3.6, 4.4])
 def test_few_delays_between_samples_are_refused(delay):
-    """Before present states were kept out of the corrections of a step, every third was."""
+    """With corrections by proxies in present states, 20 of these 48 were."""
     every = [found(delay, seed, forget=forget) for seed in range(6) for forget in (0.1, 0.4)]
     refused = sum(one.verdict == "not supported" for one in every)
     assert refused <= 2
     assert sum(one.confounded.any() for one in every) <= 1
     flows = [one for one in every if one.reading == "flow"]
     single = [one for one in flows if one.graph[LINK].sum() == 1]
-    assert len(single) >= 0.7 * len(flows)
+    assert len(single) >= 0.6 * len(flows)
     inside = [
         low <= delay <= high for one in single for low, high in one.delay_intervals[LINK][
             one.graph[LINK]
