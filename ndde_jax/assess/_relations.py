@@ -85,7 +85,7 @@ def partial_residuals(rows: Rows, graph: KnownGraph, poor: float = POOR) -> PerR
         kept, there = graph[:, j].T, rows.counting(j, graph[:, j])  # kept is [lag source]
         past, rate = rows.past[there][:, kept][:, None], rows.rates[there][:, [j]]
         drift = rows.drift and rows.drift._replace(rates=rows.drift.rates[there][:, [j]])
-        own = rows._replace(past=past, rates=rate, known=None, drift=drift)
+        own = rows._replace(past=past, rates=rate, known=None, drift=drift, late=None)
         every = np.ones((kept.sum(), 1, 1), bool)
         left[there, j] = residuals(read_inputs(own), every, poor)[:, 0]
     return left
