@@ -486,10 +486,11 @@ class Refiner:
         return (self.lag >= least) & ~self.data.required[j]
 
     def _presents(self, j: int, mask) -> KnownMask:
-        """Return the present states of other sources that are kept with the first delay, too."""
+        """Return the present states of other rough sources that are kept with the first delay."""
         free, late = self._free(j), np.zeros(len(mask), bool)
         late[: -self.data.dim] = (mask & free)[self.data.dim :]
-        return mask & ~free & late & (self.source != j) & (self.lag == 0)
+        other = (self.source != j) & self.record.rough[self.source]
+        return mask & ~free & late & other & (self.lag == 0)
 
     def _terms(self, j: int, mask) -> list[Int[np.ndarray, " input"]]:
         """Return the groups of inputs with one delay each: neighbouring lags of one source."""
