@@ -51,7 +51,7 @@ def test_a_delay_between_samples_is_one_link_and_nothing_is_hidden(delay, seed):
 @pytest.mark.slow
 @pytest.mark.parametrize("delay", [1.6, 3.4, 3.6, 4.4])
 def test_few_delays_between_samples_are_refused(delay):
-    """With corrections by proxies in present states, 20 of these 48 were."""
+    """With corrections by proxies in present states, 19 of these 48 were."""
     every = [found(delay, seed, forget=forget) for seed in range(6) for forget in (0.1, 0.4)]
     refused = sum(one.verdict == "not supported" for one in every)
     assert refused <= 2
