@@ -56,7 +56,7 @@ from .samples._samples import Samples, said_of_mask
 from .samples._trajectories import read_lags
 from .samples._treatments import HELD, OFFSETS, SCHEDULE, TRANSFORM
 from .select._between import Record
-from .select._default import met_in_the_middle, recover
+from .select._default import corrected_at_midpoints, recover
 from .select._measured import Measured, fit_screened
 from .select._partial import with_partial
 from .select._reading import Chosen, choose_windows
@@ -688,10 +688,12 @@ def check_settings(coefficient: Any, recipe: Any, scheme: Any, treat: Any) -> Re
 
 
 def _next_windows(screened: Screened, samples: Samples) -> Windows:
-    """Return [`met_in_the_middle`][ndde_jax.select._default.met_in_the_middle] of windows."""
+    """Return the windows of the next pass, corrected by what was found in these, with the samples
+    between the candidate lags where the clock is regular.
+    """
     if samples.regular:
         screened = screened.knowing(record=Record.of(samples, screened.windows))
-    return met_in_the_middle(screened)
+    return corrected_at_midpoints(screened)
 
 
 def _worse(corrected: Screened, before: Screened) -> bool:

@@ -377,7 +377,7 @@ def _on_windows(
     return ClosedForms(data, plain, refiners, refined, fits, found, proxies=count)
 
 
-def met_in_the_middle(screened: Screened) -> Windows:
+def corrected_at_midpoints(screened: Screened) -> Windows:
     """Return midpoint windows corrected by the motion during a step under the drift found in them.
     Splines describe it well enough, whatever the strategy.
 

@@ -25,6 +25,6 @@ def windows_of(monkeypatch):
             discover(x, **options)
         return caught.value.args[0]
 
-    for name in ("recover", "met_in_the_middle"):
+    for name in ("recover", "corrected_at_midpoints"):
         monkeypatch.setattr(f"ndde_jax._discover.{name}", reached)
     return windows_of

@@ -86,7 +86,7 @@ def no_fit(monkeypatch):
     def compiled(*args, **kwargs):
         raise AssertionError("reached the fit")
 
-    for name in ("recover", "met_in_the_middle"):
+    for name in ("recover", "corrected_at_midpoints"):
         monkeypatch.setattr(f"ndde_jax._discover.{name}", compiled)
 
 

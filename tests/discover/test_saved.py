@@ -86,7 +86,7 @@ def test_a_full_disk_leaves_the_previous_discovery(found, tmp_path, monkeypatch)
 
 
 STAGES = [
-    "met_in_the_middle",
+    "corrected_at_midpoints",
     pytest.param("recover", marks=pytest.mark.slow),
     pytest.param("delays_of", marks=pytest.mark.slow),
 ]
@@ -95,7 +95,7 @@ STAGES = [
 @pytest.mark.parametrize("stage", STAGES)
 def test_an_interrupted_discovery_goes_on_from_its_stages(stage, tmp_path, monkeypatch):
     """Stages before `stage` are not repeated."""
-    stages = ("met_in_the_middle", "recover", "delays_of")
+    stages = ("corrected_at_midpoints", "recover", "delays_of")
     calls = []
 
     def counted(name, original):
