@@ -16,7 +16,7 @@ from ._recipe import Recipe
 from ._report import Report, few_lines, report_data
 from ._store import held, read, write
 from ._types import Checked, concretely
-from .assess._assess import ErrorRates, Relations, error_rates, relations
+from .assess._assess import ErrorRates, Relations, error_rates, related_at_once, relations
 from .assess._passed_on import passed_on_p_values
 from .assess._reasons import reasons
 from .check._finding import SAMPLES, Finding, findings_of
@@ -44,7 +44,7 @@ from .use._forecast import WithForecasts
 from .use._impute import WithImputation
 from .use._intervene import WithInterventions
 from .use._left_out import Doubt, doubt_of, make_echoes
-from .windows._windows import Windows
+from .windows._windows import Windows, lagged_windows
 
 # The file of a saved discovery, and its folder in what the command line writes.
 FILE, FOLDER = "discovery.npz", "discovery"
@@ -189,10 +189,15 @@ class Discovery(
     def _relations(self) -> Relations:
         undecided = self.reading == "undecided"
         given = self.graph | self.passed_on
-        late = None
-        if self.samples.regular and self.windows.partial is None and not self.events:
+        late, complete = None, self.samples.regular and self.windows.partial is None
+        if complete and not self.events:
             late = states_at_delays(self.samples, self.windows, self.graph, self.delays)
         found = relations(self.windows, given, self.model, undecided=undecided, late=late)
+        if complete and self.windows.scheme == "midpoint" and found.at_once.any():
+            # States halfway through a step come from the drift, whose error relates rates as well.
+            steps = lagged_windows(self.samples, lags=self.lags, scheme="euler")
+            related = related_at_once(steps, given)
+            found = dataclasses.replace(found, at_once=found.at_once & related)
         found = found.of_links(self.graph.any(axis=2))
         found = found.of_held(treated_columns(self.samples, HELD))
         found = found.of_inputs(np.isin(np.asarray(self.names), self.inputs))

@@ -328,6 +328,16 @@ def later_of(
 
 
 @one_blas_thread()
+def related_at_once(windows: Windows, graph: Any) -> Pairs:
+    """Return the pairs related `at_once` by the part of [`relations`][ndde_jax.assess.relations]
+    that finds them, in windows without missing values.
+    """
+    graph = _checked(windows, graph, "related_at_once")
+    inputs = read_inputs(rows_of(windows))
+    return at_once(inputs, graph, residuals(inputs, graph)).related
+
+
+@one_blas_thread()
 def error_rates(windows: Checked[Windows], graph: Any) -> ErrorRates:
     """Return the error rates of every candidate edge, given the other edges of a graph.
 

@@ -277,18 +277,35 @@ def deadband(x: Float[np.ndarray, "time"]) -> float:
     return least if least > BAND * np.median(changes) else 0.0
 
 
+# Second differences, in units of the resolution, below which equal steps may come from rounding. Of
+# a smooth record that is rounded, up to .6 of the steps equal the one before, and nearly as many
+# the one before that: the shares differ by up to .15.
+ROUNDED, BY_ROUNDING, MOST_EQUAL = 5.0, 0.25, 0.65
+
+
 def straight_share(x: Float[np.ndarray, "time"]) -> float:
     """Return the share of samples exactly on a sloping line through their neighbours, beyond
-    chance, since whole numbers have many equal steps.
+    chance, since whole numbers have many equal steps, and so have smooth records that are rounded.
     """
     steps, size = np.diff(x), np.abs(x).max()
-    if len(steps) < 2:
+    if len(steps) < 3:
         return 0.0
     moves = np.abs(steps) > 1e-7 * size
-    straight = (np.abs(np.diff(steps)) < 1e-9 * size) & moves[:-1]
-    alike = np.unique(np.round(steps[moves] / (1e-9 * divisor(size))), return_counts=True)[1]
+
+    def equal(apart: int) -> float:
+        same = np.abs(steps[apart:] - steps[:-apart]) < 1e-9 * size
+        return float((same & moves[:-apart]).mean())
+
+    share, unit = equal(1), 1e-9 * divisor(size)
+    alike = np.unique(np.round(steps[moves] / unit), return_counts=True)[1]
     chance = float(np.sum((alike / len(steps)) ** 2))
-    return max(float(straight.mean()) - chance, 0.0)
+    bends, gaps = np.abs(np.diff(steps)), np.diff(np.unique(np.round(x / unit)))
+    bends = bends[bends >= unit]
+    rounded = len(bends) > 0 and np.median(bends) < ROUNDED * gaps.min() * unit
+    if rounded and share < MOST_EQUAL:
+        beyond = share - max(chance, equal(2))
+        return beyond if beyond > BY_ROUNDING else 0.0
+    return max(share - chance, 0.0)
 
 
 def copies(x: Float[np.ndarray, "time dim"]) -> list[tuple[int, int, int, float]]:

@@ -95,7 +95,8 @@ class GraphEvidence:
         `[source target lag 2]`; in `time_unit`.
     - `price`: the price of an edge of each target, `[target]`.
     - `flow`: whether the drift is a flow between samples, not a map from one to the next.
-    - `whole`: whether delays are whole lags, as in the map reading.
+    - `whole`: whether delays are whole lags, as in the map reading; `undecided`: whether the record
+        may be either.
     - `events`: whether events pass through, so that edges say which variable comes first.
     - `relations`: hidden, contemporaneous and drifting relations.
     - `samples`: the samples of the windows; None if only the windows are known.
@@ -124,6 +125,7 @@ class GraphEvidence:
     time_unit: str = ""
     samples: Samples | None = None
     whole: bool = False
+    undecided: bool = False
     alone: np.ndarray | None = None
     passed_on: np.ndarray | None = None
     held_out: np.ndarray | None = None
@@ -313,14 +315,18 @@ class GraphEvidence:
         resolved below" if the interval is only the grid of the candidate lags.
 
         For a map this is counted to the level that moves, one sample more than the delay of the
-        rate, and in samples if the unit of time is unknown. For a flow it is the delay: "at most
+        rate, and in samples if the unit of time is unknown. If it may also be a flow, the interval
+        begins at the delay of the rate. For a flow it is the delay: "at most
         1 h" if it reads the present and a delay of that length is not excluded, and empty if no
         delay was a candidate.
         """
         step, on_grid = self.step * self.dt, self.lags[edge[2]] * self.dt
         delay = float(self.delays[edge])
         delay = delay if np.isfinite(delay) else on_grid
-        low, high = (float(end) + step for end in self.delay_intervals[edge])
+        low, high = map(float, self.delay_intervals[edge])
+        # If the record may also be a flow, the interval already extends to the level that moves.
+        if not (self.undecided and high > 0):
+            low, high = low + step, high + step
         if delay + step == 0 < high:
             return f"at most {self._span(high)}"
         grid = delay == on_grid and low < high and self.flow and not self.events
@@ -382,6 +388,7 @@ def evidence_of(found: Any) -> GraphEvidence:
         flow=found.moves_between_samples,
         relations=found._relations,
         whole=found.reading == "map" and not found.events,
+        undecided=found.reading == "undecided" and not found.events,
         passed_on=found.passed_on.any(axis=2) if looked_for else None,
     )
 

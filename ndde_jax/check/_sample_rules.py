@@ -907,9 +907,14 @@ def _slow(sensor: Sensor) -> bool:
 @sample_rule(
     "interpolated",
     "{share:.0%} of the samples of {name} lie exactly between their neighbours: it was interpolated"
-    " from fewer samples and contains its own future.",
+    " from other samples and contains its own future.",
     "Use the samples that were measured.",
-    limits=Limits(problem=0.3, why="a third of the samples if the record has half the rate"),
+    limits=Limits(
+        reservation=0.05,
+        problem=0.3,
+        why="a third of the samples if the record has half the rate; an eighth if uneven samples "
+        "were interpolated at their mean interval, which moved a delay by a sample",
+    ),
 )
 def _interpolated(evidence: SampleEvidence) -> Iterator[Hit]:
     for sensor in _fine_sensors(evidence):

@@ -199,6 +199,25 @@ def test_links_within_a_sample_are_at_once():
     assert np.mean([np.abs(r.correlation[0, 1]) for r in found]) > 0.4
 
 
+@pytest.mark.parametrize("log", [False, True])
+def test_a_map_that_is_read_as_a_path_relates_nothing_at_once(log):
+    """A host and its parasitoid (Nicholson and Bailey, with independent noise): map or flow is
+    undecided, and states halfway through a step would relate the two.
+    """
+    rng = np.random.default_rng(300 if log else 302)
+    x = np.zeros((400, 2))
+    x[0] = 3.0, 1.0
+    for t in range(len(x) - 1):
+        host, parasitoid = x[t]
+        escape = 1 / (1 + 0.5 * parasitoid)
+        grown = host * np.exp(1.2 * (1 - host / 6)) * escape
+        x[t + 1] = np.array([grown, 1.1 * host * (1 - escape)]) * np.exp(0.12 * rng.normal(size=2))
+    x = np.log(x[100:]) if log else x[100:]
+    found = ndde.discover(x, dt=1.0, lags=range(4), key=jr.key(0))
+    assert found.moves_between_samples, "not what this tests"
+    assert found.graph[[0, 1], [1, 0]].any(axis=1).all() and not found.at_once.any()
+
+
 def test_nothing_is_supported_where_all_that_relates_two_variables_is_at_once():
     """The absence of delayed links does not explain two series with a correlation of .9."""
     x = np.random.default_rng(0).normal(size=(300, 2)) @ [[1.0, 0.9], [0.0, 0.5]]

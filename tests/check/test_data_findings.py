@@ -269,6 +269,29 @@ def test_a_meter_that_counts_whole_units_was_not_interpolated():
     assert "interpolated" not in found(both)
 
 
+@pytest.mark.parametrize(("period", "size"), [(60, 5), (200, 20), (600, 100)])
+def test_a_smooth_record_that_was_rounded_was_not_interpolated(period, size):
+    """A smooth level with few digits has equal steps, up to half of them, and nearly as many that
+    equal the one before the last. Interpolated to twice the rate it has fewer of those.
+    """
+    t = 2 * np.pi * np.arange(2000) / period
+    x = np.stack([np.sin(t) + 0.3 * np.sin(2.7 * t + 1), np.cos(t) + 0.3 * np.sin(2.7 * t)], axis=1)
+    x = np.round(size * x, 1)
+    assert "interpolated" not in found(x)
+    half = np.stack([np.interp(np.arange(2000) / 2, np.arange(2000), each) for each in x.T], axis=1)
+    assert found(half)["interpolated"].weight == "problem"
+
+
+def test_visits_at_random_times_interpolated_at_their_mean_interval_are_named():
+    rng = np.random.default_rng(0)
+    walk = np.cumsum(rng.normal(size=(3000, 2)), axis=0)
+    visits = np.sort(rng.choice(3000, 1000, replace=False))
+    grid = np.arange(0, 2990, 3)
+    x = np.stack([np.interp(grid, visits, each[visits]) for each in walk.T], axis=1)
+    assert found(x)["interpolated"].weight == "reservation"
+    assert "interpolated" not in found(walk[::3])
+
+
 def _direction(start, n=N):
     """A direction in degrees that returns to its start."""
     rng, turned = np.random.default_rng(1), np.zeros(n)

@@ -14,6 +14,7 @@ import ndde_jax as ndde
 from ndde_jax._axes import from_graph_axes
 from ndde_jax.assess import Relations
 from ndde_jax.check._finding import Finding
+from ndde_jax.check._graph_rules import evidence_of
 from ndde_jax.check._line_rules import COLLINEAR
 from ndde_jax.check._verdict import Verdict, verdict_from_findings
 
@@ -173,6 +174,21 @@ def test_an_undecided_record_says_as_what_it_was_read(found):
     report = dataclasses.replace(decided, method=(*decided.method, said))
     assert said in " ".join(report.text().split()) and "undecided" not in decided.text()
     assert " ".join(report.text(full=True).split()).count(said) == 1
+
+
+def test_a_delay_that_may_be_of_a_map_or_a_flow_is_said_with_both():
+    """y[t] follows x[t - 4] if the record is a map, and x of 3 to 4 samples before if it is a
+    flow.
+    """
+    found = found_on(noise(), edges={(0, 1, 1): 0.4})
+    delays = found.delays[..., None] + np.array([0.0, 0.5])
+    either = dataclasses.replace(found, reading="undecided", delay_intervals=delays)
+    (link,) = evidence_of(either).links()
+    assert evidence_of(either).after(link) == "2 months (1.5 to 2)"
+    certain = dataclasses.replace(
+        found, reading="map", delay_intervals=found.delays[..., None] + [0, 0]
+    )
+    assert evidence_of(certain).after(link) == "2 months"
 
 
 def test_no_edge_is_said_in_words():
