@@ -662,9 +662,6 @@ def _read_file(arguments: argparse.Namespace) -> Samples:
         dt = 1.0
         counted = "Times are counted in samples, unless you give --dt or --time-column."
         _note(arguments, f"No time column was found. {counted}")
-    if read.starts and arguments.time_unit not in (None, read.time_unit):
-        remedy = f"give --dt together with --time-unit {arguments.time_unit}."
-        raise ValueError(f"The time stamps are in {read.time_unit}s; {remedy}")
     if read.mask and not any(mask.any() for mask in read.mask):
         raise ValueError("--only and --months together leave no row.")
     unit = arguments.time_unit or read.time_unit

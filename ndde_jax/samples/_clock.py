@@ -132,6 +132,8 @@ def _months(stamps: np.ndarray) -> np.ndarray | None:
         shifted = stamps.astype("datetime64[s]") + np.timedelta64(days, "D")
         months = shifted.astype("datetime64[M]")
         within = shifted - months.astype("datetime64[s]")
+        if not is_rising(months).all():
+            continue
         steps = np.diff(stamps)
         near = np.ptp(within) <= np.timedelta64(3, "D") and (steps != steps[0]).any()
         near = near and (steps >= np.timedelta64(26, "D")).all()
@@ -146,7 +148,8 @@ def written(stamp: Any) -> str:
     >>> written(np.datetime64("2001-12-31T18:00")), written(np.datetime64("1998-03"))
     ('2001-12-31 18:00', '1998-03')
     """
-    text = str(stamp).replace("T", " ")
+    text = str(stamp)
+    text = text if text == "NaT" else text.replace("T", " ")
     return text.rstrip("0").rstrip(".") if "." in text else text
 
 

@@ -19,6 +19,10 @@ FAR, RANGES, SMOOTH = 10.0, 4.0, 0.6
 # Nats by which "outliers are forgotten at once" must be likelier than "they last as large values
 # do": 20 to 1.
 OUTLYING, LARGE, CLEARLY = 6.0, (1.5, 3.0), 3.0
+# Standard deviations beyond which a single value between usual ones is a gross error, whatever a
+# variable remembers, and beyond which it is one if a share of it as large as of a usual value would
+# make the next an outlier. Of Student's t with three degrees of freedom, one in 10,000 exceeds 25.
+GROSS, FORGOTTEN = 100.0, 30.0
 # Codes that programs write for missing values, besides numbers of nines only.
 CODES = (-99.0, -999.25, -32768.0, 32767.0, -2147483648.0)
 NINES = re.compile(r"-?9{2,}\.?9+")
@@ -220,8 +224,8 @@ def find_isolated_outliers(values: Sequence[np.ndarray]) -> list[np.ndarray]:
     Dynamical noise lasts, however large: the next value remembers it, at least as much as it
     remembers a usual large value. A measurement error leaves no trace (Fox, 1972: additive and
     innovational outliers). The values after all outliers of a variable are therefore tested
-    together. A variable whose values hardly depend on the previous ones is left unchanged, as are
-    variables that record events, rest at zero or wrap around like an angle.
+    together. Of a variable whose values hardly depend on the previous ones only gross errors are
+    found, and none of variables that record events, rest at zero or wrap around like an angle.
     """
     apart = np.full((1, values[0].shape[1]), np.nan)
     joined = np.concatenate([part for x in values for part in (x, apart)])
@@ -237,12 +241,15 @@ def find_isolated_outliers(values: Sequence[np.ndarray]) -> list[np.ndarray]:
         if not far.any() or is_event(x) or rests_at_zero(x) or wrapping_angle(x):
             continue
         single = far & ~np.roll(far, 1) & ~np.roll(far, -1)
+        found[:, j] = single & (np.abs(z) > GROSS)
         # The next value, in the direction of each value; NaN for the last of a recording.
         after = np.sign(z) * np.clip(np.roll(z, -1), -LARGE[1], LARGE[1])
         usual = (np.abs(z) > LARGE[0]) & (np.abs(z) < LARGE[1]) & np.isfinite(after)
         if usual.sum() < FEWEST:
             continue
         lasting, variance = after[usual].mean(), after[usual].var()
+        remembered = np.abs(z) * lasting / np.abs(z[usual]).mean()
+        found[:, j] |= single & (np.abs(z) > FORGOTTEN) & (remembered > OUTLYING)
         outliers = after[single & np.isfinite(after)]
         nats = lasting * (lasting / 2 - outliers).sum() / max(variance, 1e-3)
         if lasting > 0 and nats > CLEARLY:
@@ -275,7 +282,7 @@ def have_responses(
             if here.size and around.size:
                 test = mannwhitneyu(here, around, alternative="greater", method="asymptotic")
                 chances.append(np.nan_to_num(test.pvalue, nan=1.0))
-        found[j] = bool(np.min(chances, initial=1.0) * np.size(chances) < CHANCE)
+        found[j] = np.size(chances) > 0 and bool(np.min(chances) * np.size(chances) < CHANCE)
     return found
 
 

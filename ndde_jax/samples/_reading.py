@@ -62,10 +62,14 @@ def read_samples(
             raise ValueError("x has its own times: omit dt and t.")
         names = x.names if names is None else check_names(names, x.dim)
         kept = x.mask if mask is None else read_mask(mask, list(map(len, x.values)))
-        starts = x.starts if time_unit in ("", x.time_unit) else ()
         unit = time_unit or x.time_unit
+        if x.time_unit and unit_ratio(x.time_unit, unit) != 1:
+            raise ValueError(
+                f"time_unit must be that of x, {x.time_unit!r}; got {time_unit!r}. Omit it."
+            )
+        starts = x.starts if unit == x.time_unit else ()
         return dataclasses.replace(x, names=names, time_unit=unit, mask=kept, starts=starts)
-    labelled, data = read_clocked(x, dt, t, names)
+    labelled, data = read_clocked(x, dt, t, names, time_unit)
     # With another clock or unit than the container's, dates are unknown.
     starts = labelled.starts if own_time and time_unit in ("", labelled.time_unit) else ()
     time_unit = time_unit or labelled.time_unit if own_time else time_unit
@@ -85,17 +89,35 @@ def read_samples(
     return Samples(values, times, dt, regular, names, time_unit, precision, (), kept, starts)
 
 
-def read_clocked(x: Any, dt: Any, t: Any, names: Any) -> "tuple[Labelled, Trajectories]":
+def read_clocked(
+    x: Any, dt: Any, t: Any, names: Any, time_unit: str = ""
+) -> "tuple[Labelled, Trajectories]":
     """Return measurements with labels, and as trajectories; names and clock are those given, else
-    those of the container.
+    those of the container, in the unit given.
     """
     found = read_labelled(x, time=dt is None and t is None)
     if dt is None and t is None:
-        dt, t = found.dt, found.t
+        dt, t = _counted_in(time_unit, found)
         if dt is None and t is None and found.starts:
             raise ValueError("Expected at least two time stamps; x has one and no interval.")
     found = found._replace(names=found.names if names is None else check_names(names, None))
     return found, read_trajectories(found.values, dt=dt, t=t, names=found.names)
+
+
+def _counted_in(unit: str, found: "Labelled") -> tuple[Any, Any]:
+    """Return the interval and the stamps of a container in a unit of time, or in its own."""
+    ratio = unit_ratio(found.time_unit or unit, unit or found.time_unit)
+    if ratio is None:
+        raise ValueError(
+            f"time_unit must be one to which the times of x, in the unit {found.time_unit!r}, can "
+            f"be converted; got {unit!r}. Omit it, or give the sampling interval dt in that unit."
+        )
+    dt, t = found.dt, found.t
+    if ratio == 1:
+        return dt, t
+    if t is not None:
+        t = [ratio * each for each in t] if isinstance(t, list) else ratio * t
+    return None if dt is None else ratio * dt, t
 
 
 def read_alike(known: Samples, other: Any, *, wanted_by: str, time: bool = True) -> "Labelled":
@@ -252,7 +274,12 @@ def joined(parts: list[Labelled]) -> Labelled:
             value = value[:, [own.index(name) for name in names]]
         values.append(value)
     dt, times, steps = None, None, [step for step, _ in clocks]
-    if None not in steps and np.allclose(steps, first.dt, rtol=1e-3, atol=0):
+    if None not in steps:
+        number = int(np.argmax(np.abs(np.divide(steps, first.dt) - 1)))
+        if not abs(steps[number] / first.dt - 1) < SAME_INTERVAL:
+            one, other = (amount(step, first.time_unit, 6) for step in (first.dt, steps[number]))
+            got = f"the first recording has one sample every {one}, number {number} every {other}"
+            raise ValueError(f"x: {got}. Resample them to one interval.")
         dt = first.dt
     elif all(step is not None or t is not None for step, t in clocks):
         pairs = zip(clocks, values, strict=True)

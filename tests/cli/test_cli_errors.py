@@ -141,7 +141,7 @@ def test_help_names_the_decimal_marks(capsys):
         (["--example=enso", "--columns=SOI"], "has no column 'SOI'"),
         (["data.csv", "--columns=a,z"], "no column 'z'; it has: month, a, b"),
         (["data.csv", "--time-column=when"], "no column 'when'"),
-        (["data.csv", "--time-unit=day"], "stamps are in months"),
+        (["data.csv", "--time-unit=day"], "in the unit 'month', can be converted"),
         (["ragged.csv", "--dt=1"], "row 3 has 1"),
         (
             ["text.csv", "--dt=1"],

@@ -81,7 +81,7 @@ def test_no_date_is_made_up():
     frame = pd.DataFrame({"a": range(30)}, index=index)
     for samples in (
         ndde.read_samples(frame, dt=1.0),
-        ndde.read_samples(frame, time_unit="day"),
+        ndde.read_samples(frame, time_unit="year"),
         ndde.read_samples(frame.reset_index(drop=True), dt=1.0, time_unit="month"),
         ndde.read_samples(frame.set_index(np.arange(30) / 12 + 1950)),
     ):

@@ -4,6 +4,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+import ndde_jax as ndde
 from ndde_jax.samples._reading import read_labelled
 
 pd = pytest.importorskip("pandas")
@@ -107,9 +108,10 @@ def test_recordings_count_time_in_the_unit_of_the_first():
     hourly, daily, monthly = (
         frame(pd.date_range("2001-01-01", periods=4, freq=freq)) for freq in ("6h", "D", "MS")
     )
-    found = read_labelled([daily, hourly])
-    assert (found.dt, found.time_unit) == (None, "day")
-    np.testing.assert_array_equal(found.t, [[0, 1, 2, 3], [0, 0.25, 0.5, 0.75]])
+    found = read_labelled([daily, frame(pd.date_range("2001-01-01", periods=4, freq="24h"))])
+    assert (found.dt, found.time_unit) == (1.0, "day")
+    with pytest.raises(ValueError, match=r"every 1 day, number 1 every 0\.25 days\. Resample"):
+        read_labelled([daily, hourly])
     found = read_labelled([hourly, frame(pd.Index(hourly.index[:3].union(daily.index[1:2])))])
     assert found.time_unit == "hour" and found.t[1].tolist() == [0, 6, 12, 24]
     with pytest.raises(ValueError, match="in days, number 1 in months"):
@@ -211,3 +213,22 @@ def test_xarray_durations_and_irregular_stamps():
 def test_xarray_refusals(x, message):
     with pytest.raises(ValueError, match=message):
         read_labelled(x)
+
+
+@pytest.mark.parametrize("freq", ["ms", "us"])
+def test_a_record_shorter_than_a_second_has_an_interval(freq):
+    index = pd.date_range("2001-01-01", periods=600, freq=freq)
+    samples = ndde.read_samples(pd.DataFrame({"a": np.arange(600.0) % 7}, index=index))
+    assert (samples.dt, samples.time_unit) == ({"ms": 1e-3, "us": 1e-6}[freq], "second")
+
+
+def test_a_time_unit_converts_the_interval_of_dates():
+    hourly = frame(pd.date_range("2001-01-01", periods=4, freq="h"))
+    samples = ndde.read_samples(hourly, time_unit="min")
+    assert (samples.dt, samples.time_unit) == (60.0, "min")
+    uneven = frame(pd.DatetimeIndex(["2001-01-01", "2001-01-02", "2001-01-08", "2001-01-09"]))
+    assert ndde.read_samples(uneven, time_unit="hour").times[0].tolist() == [0, 24, 168, 192]
+    with pytest.raises(ValueError, match="in the unit 'hour', can be converted; got 'month'"):
+        ndde.read_samples(hourly, time_unit="month")
+    with pytest.raises(ValueError, match="that of x, 'hour'; got 'min'"):
+        ndde.read_samples(ndde.read_samples(hourly), time_unit="min")

@@ -1,5 +1,6 @@
 """Default treatments of samples, and their inverse."""
 
+import jax.random as jr
 import numpy as np
 import pandas as pd
 import pytest
@@ -394,6 +395,33 @@ def test_outliers_that_last_or_tell_nothing_are_none(memory, heavy):
         x[[40, 160, 355, 499], 1] += 9
     assert (np.abs(x) > 7).any()
     assert not find_isolated_outliers([x])[0].any()
+
+
+@pytest.mark.parametrize("size", [100, 1e4, 1e8, 1e20])
+def test_a_gross_error_in_a_rough_variable_is_left_out(size):
+    """It would hide a link; that of a variable without memory is gross from 100 deviations on."""
+    rng = np.random.default_rng(0)
+    noise, x = rng.normal(size=(600, 3)), np.zeros((600, 3))
+    for k in range(4, len(x)):
+        x[k] = 0.5 * x[k - 1] + noise[k]
+        x[k, 1] += 0.8 * x[k - 4, 0]
+    x[:, 2] = noise[:, 2]
+    x[300, 1] = x[5, 2] = size
+    samples = prepared(x)
+    (spikes,) = (t for t in samples.treatments if t.name == "spikes")
+    assert set(spikes.columns) == ({1, 2} if size > 100 else {1})
+    found = ndde.discover(x[:, :2], dt=1.0, lags=range(6), key=jr.key(0))
+    assert np.argwhere(found.graph[0, 1]).ravel().tolist() == [3] and found.verdict == "supported"
+
+
+@pytest.mark.parametrize("place", [2, 4, 300, 595, 597])
+@pytest.mark.parametrize("dim", [1, 2])
+def test_a_spike_is_an_error_where_nothing_can_follow_it(place, dim):
+    x = np.sin(0.1 * np.arange(600)[:, None] + np.arange(dim))
+    x += 0.01 * np.random.default_rng(0).normal(size=x.shape)
+    x[place, 0] = 40
+    samples = prepared(x)
+    assert names(samples) == ["spikes", "gaps"] and np.abs(samples.values[0]).max() < 1.1
 
 
 @pytest.mark.parametrize("late", [None, 1, 4])
