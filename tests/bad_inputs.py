@@ -136,9 +136,6 @@ SPECS = [
         "windows": "windows", "graph": "graph"}),
     Spec("select.exact_graph", ndde.select.exact_graph,
          W, {**REFIT, "coefficient": "optional_positive"}),
-    Spec("measure.one_flip_certificate", ndde.measure.one_flip_certificate,
-         {"strengths": strengths}, {
-        "strengths": "strengths", "coefficient": "optional_positive"}),
     Spec("SignalStrengths.kept", lambda coefficient: strengths().kept(coefficient), {}, {
         "coefficient": "optional_positive"}),
     Spec("select.coefficient_path", ndde.select.coefficient_path,
@@ -162,10 +159,6 @@ SPECS = [
     _signed(ndde.fitting.Flow, rounds="count_from_0"),
     _signed(ndde.models.Networks, members="count", width="count", depth="count", steps="count"),
     _signed(ndde.models.Polynomials, simple_numbers="flag"),
-    Spec("measure.rival_edges", ndde.measure.rival_edges, {**W, "graph": graph}, {
-        **REFIT, "graph": "graph", "max_inputs": "count"}),
-    Spec("measure.joint_strengths", ndde.measure.joint_strengths, {**W, "graph": graph}, {
-        **REFIT, "graph": "graph"}),
     Spec("measure.edge_stability", ndde.measure.edge_stability, W, {
         "windows": "windows", "key": "key", "seeds": "count", "strategy": "value",
         "price": "optional_positive"}),

@@ -204,7 +204,6 @@ KINDS: dict[str, tuple] = {
     "box": ("x", -1.0, 0.0, np.nan, np.inf, np.ones(3), np.ones((2, 2)), OBJECT, 1j, {}),
     "center": ("x", np.nan, np.inf, np.ones(3), np.ones((2, 2)), OBJECT, 1j, {}),
     "result": (3, None, "fit", model, {}, ndde.FitResult),
-    "strengths": (3, None, "fit", graph, {}, result),
     "systems": (3, None, "x", X, X[:, 0], {}, samples, b"x"),
     "executor": (3, "dask", {}, [], lambda: concurrent.futures.ThreadPoolExecutor,
                  lambda: concurrent.futures.ProcessPoolExecutor(

@@ -146,19 +146,6 @@ def test_signal_strengths_search_and_refit(systems, batch):
     check(search, (batch, keys), singles, rtol=1e-3, atol=1e-5)
 
 
-@pytest.mark.slow
-def test_rivals(systems, batch):
-    keys = jr.split(jr.key(2), 3)
-    graph = jnp.array([[True, False], [False, True]])[:, :, None]
-
-    def rivals(w, k):
-        found = ndde.measure.rival_edges(w, graph, key=k, config=STRENGTH, max_inputs=2)
-        return found.cost, found.rival, found.lag_cost
-
-    singles = list(zip(systems, keys, strict=True))
-    check(rivals, (batch, keys), singles, rtol=1e-3, atol=1e-5)
-
-
 def test_constants_of_the_theorems():
     prices, strengths = jnp.linspace(0.01, 0.2, 5), jnp.linspace(0.3, 0.6, 5)
 

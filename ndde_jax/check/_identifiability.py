@@ -62,8 +62,8 @@ class IdentifiabilityReport:
     - `graph`, `strengths`: the graph examined and its strengths; `evidence` has both and the rest.
     - `rivals`: [`Rivals`][ndde_jax.assess.Rivals] of each edge.
     - `stability`, `joint`, `alone`, `thinned`, `other_scheme`: results of the refits, None if not
-        made; see [`edge_stability`][ndde_jax.measure.edge_stability],
-        [`joint_strengths`][ndde_jax.measure.joint_strengths] and
+        made; see [`edge_stability`][ndde_jax.measure.edge_stability]. `joint` and `alone` are the
+        strengths of sources and of edges if all other candidates may replace them, as
         [`paper_strengths`][ndde_jax.theory.paper_strengths], here in closed form with lines and
         bends of inputs. The last two are the graphs selected on differences over two steps and
         with another scheme.

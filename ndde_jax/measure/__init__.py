@@ -1,4 +1,4 @@
-"""The measures of an edge: rivals, stability, delays, and precedence.
+"""The measures of an edge: stability, delays, and precedence.
 
 Strengths are at the top level: [`signal_strengths`][ndde_jax.signal_strengths].
 """
@@ -13,10 +13,3 @@ from ._precedence import (
     travel_time as travel_time,
 )
 from ._stability import EdgeStability as EdgeStability, edge_stability as edge_stability
-from ._strength import (
-    OneFlip as OneFlip,
-    RivalEdges as RivalEdges,
-    joint_strengths as joint_strengths,
-    one_flip_certificate as one_flip_certificate,
-    rival_edges as rival_edges,
-)

@@ -9,6 +9,7 @@ guarantees.
 from typing import Any
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import jax.random as jr
 import numpy as np
@@ -28,8 +29,7 @@ from .._checks import (
 from .._memory import drop_programs_if_many
 from .._types import Checked, Graph, Scores, floating_type, namespace_of, to_jax
 from ..assess._score import drift_of
-from ..fit._refit import StrengthConfig, checked_graph, checked_refit
-from ..measure._strength import rises_without
+from ..fit._refit import StrengthConfig, best_of_starts, checked_graph, checked_refit
 from ..models._model import check_model_matches
 from ..select._default import recover, refitting_strategy
 from ..select._strategies import MOST_INPUTS, exact_graph
@@ -231,7 +231,7 @@ def paper_strengths(
     if graph is None:
         select_key, key = jr.split(key)
         graph = recover(windows, refitting_strategy(windows, config), key=select_key).graph
-    value, risk = complement_strengths(windows, graph, config, key)
+    value, risk = _complement_strengths(windows, graph, config, key)
     return PaperStrengths(value, risk, graph, False)
 
 
@@ -248,17 +248,43 @@ def _of_all_subsets(subsets, risk, windows: Windows) -> tuple[Scores, Float[Arra
     return jnp.asarray(from_flat_inputs(without - best[:, None])), jnp.asarray(best)
 
 
-def complement_strengths(
+def _complement_strengths(
     windows: Windows, graph: Graph, config: StrengthConfig, key: PRNGKeyArray
 ) -> tuple[Scores, Float[Array, "target"]]:
     """Return the increase of the risk when one edge of a graph is omitted from all candidates, NaN
     elsewhere, and the risk with all candidates.
     """
     drop_programs_if_many(windows, config, key)
-    mask = flat_inputs(graph)
-    unit = jnp.eye(mask.shape[1], dtype=bool)
-    value, risk = rises_without(windows, unit, mask, config, key)
+    value, risk = _rises_without(windows, flat_inputs(graph), config, key)
     return from_flat_inputs(value), risk
+
+
+@eqx.filter_jit
+def _rises_without(windows: Windows, mask, config: StrengthConfig, key):
+    """Return the rise of the corrected risk of every target without each input of its `mask`,
+    `[target input]`, NaN for other inputs; and the risk with all candidates.
+    """
+    data = FlatData(windows)
+
+    def target(output, key, allowed, wanted):
+        def risk(mask):
+            _, fitted = best_of_starts(data, mask, output, config, len(mask), key=key)
+            return fitted.corrected_risk(data.total)
+
+        full = risk(allowed)
+
+        def rise(args):
+            one, input_ = args
+            return jax.lax.cond(
+                one & ~data.refused,
+                lambda: risk(allowed & ~input_) - full,
+                lambda: jnp.asarray(jnp.nan, full.dtype),
+            )
+
+        return jax.lax.map(rise, (wanted, jnp.eye(len(allowed), dtype=bool))), full
+
+    value, risk = data.each_target(target, key, data.allowed, mask)
+    return value, jnp.where(data.refused, jnp.nan, risk)
 
 
 # ---- the sampling error of risks, term by term ----

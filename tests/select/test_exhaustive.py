@@ -1,4 +1,4 @@
-"""Exact L0, the one-flip certificate and coefficient paths, against brute force."""
+"""Exact L0, strengths and coefficient paths, against brute force."""
 
 import itertools
 
@@ -77,34 +77,28 @@ def test_enumeration_against_one_by_one_refits(windows, exact):
 
 
 @pytest.mark.slow
-def test_certificate_of_the_best_graph(strengths, exact):
-    certificate = ndde.measure.one_flip_certificate(strengths, coefficient=0.08)
-    assert bool(jnp.all(certificate.optimal))
-    # The cost of every flip, read off the enumeration.
+def test_strengths_are_differences_of_the_enumeration(strengths, exact):
+    np.testing.assert_array_equal(strengths.kept(0.08), exact.graph)
+    # What every flip changes, read off the enumeration.
     flat, risk = np.asarray(exact.subsets).reshape(16, 4), np.asarray(exact.risk)
     index = {tuple(m): i for i, m in enumerate(flat)}
     chosen = np.asarray(from_graph_axes(exact.graph)).reshape(2, 4)
-    margin = np.asarray(from_graph_axes(certificate.margin)).reshape(2, 4)
+    value = np.asarray(from_graph_axes(strengths.value)).reshape(2, 4)
     for target, edge in itertools.product(range(2), range(4)):
         flipped = chosen[target].copy()
         flipped[edge] ^= True
         rise = risk[target, index[tuple(flipped)]] - risk[target, index[tuple(chosen[target])]]
-        expected = rise + 0.02 * (1 if flipped[edge] else -1)
-        np.testing.assert_allclose(margin[target, edge], expected, atol=0.015)
+        expected = -rise if flipped[edge] else rise
+        np.testing.assert_allclose(value[target, edge], expected, atol=0.015)
 
 
 @pytest.mark.slow
-def test_certificate_finds_what_is_wrong(windows, exact):
+def test_strengths_find_an_edge_that_the_graph_lacks(windows, exact):
     wrong = exact.graph.at[1, 0, 1].set(False)  # a true edge left out of target 0
     strengths = ndde.signal_strengths(
         windows, graph=wrong, key=jr.key(1), config=CONFIG, max_inputs=4
     )
-    certificate = ndde.measure.one_flip_certificate(strengths, coefficient=0.08)
-    np.testing.assert_array_equal(certificate.optimal, [False, True])
-    worst = np.unravel_index(np.argmin(np.asarray(certificate.margin)), certificate.margin.shape)
-    assert tuple(map(int, worst)) == (1, 0, 1)
-    default = ndde.measure.one_flip_certificate(strengths)
-    np.testing.assert_allclose(default.price, strengths.threshold)
+    np.testing.assert_array_equal(strengths.kept(0.08), exact.graph)
 
 
 PRICES = (0.01, 0.1, 0.5, 3.0, 30.0)

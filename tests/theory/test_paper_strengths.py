@@ -8,7 +8,6 @@ import pytest
 
 import ndde_jax as ndde
 from ndde_jax import theory
-from ndde_jax.theory._recovery import complement_strengths
 
 QUICK = ndde.fitting.StrengthConfig(restarts=2, steps=30, folds=2, fold_steps=2, width=4, depth=1)
 # Weights of three inputs, the third of which nearly repeats the first.
@@ -117,10 +116,3 @@ def test_without_edges_there_is_no_window(found):
 
     empty = eqx.tree_at(lambda f: f.graph, found, jnp.zeros_like(found.graph))
     assert float(empty.window()) == 0
-
-
-def test_with_one_lag_a_source_is_an_edge(windows, found):
-    """Then the report uses one for the other, so that nothing is fitted twice."""
-    alone, _ = complement_strengths(windows, found.graph, QUICK, jr.key(3))
-    joint = ndde.measure.joint_strengths(windows, found.graph, key=jr.key(3), config=QUICK)
-    np.testing.assert_allclose(alone[:, :, 0], joint, rtol=1e-6, atol=1e-9)

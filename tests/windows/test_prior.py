@@ -103,9 +103,6 @@ def test_strengths_are_measured_but_not_kept(quick):
     assert float(found.value[(*FORBIDDEN, 0)]) > 0.5  # the data contradict the prior
     for kept in (found.kept(), found.kept(1e-3), found.kept(2.9)):
         assert not bool(kept[(*FORBIDDEN, 0)]) and bool(kept[(*REQUIRED, 0)])
-    certificate = ndde.measure.one_flip_certificate(found)
-    assert np.isinf(certificate.margin[(*FORBIDDEN, 0)])
-    assert np.isinf(certificate.margin[(*REQUIRED, 0)])
 
 
 def test_exact_graph_is_the_best_that_obeys(quick):
