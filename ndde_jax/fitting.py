@@ -2,6 +2,6 @@
 ways.
 """
 
-from .fit._flow import Flow as Flow, correct_flow as correct_flow, fit_flow as fit_flow
+from .fit._flow import Flow as Flow, fit_flow as fit_flow
 from .fit._refit import StrengthConfig as StrengthConfig, fit_graph as fit_graph
 from .fit.penalties import AbstractMethod as AbstractMethod

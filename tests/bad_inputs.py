@@ -119,8 +119,6 @@ SPECS = [
     Spec("fitting.fit_flow", ndde.fitting.fit_flow, {**W, "graph": graph}, {
         **REFIT, "graph": "graph", "max_inputs": "count", "members": "count",
         "rounds": "count_from_0", "family": "choice", "simple_numbers": "flag"}),
-    Spec("fitting.correct_flow", ndde.fitting.correct_flow, {"windows": windows, "model": model}, {
-        "windows": "windows", "model": "any_model"}),
     Spec("measure.refine_delays", ndde.measure.refine_delays,
          {"x": X, "graph": graph, "dt": 0.5, "lags": LAGS},
          {"graph": "graph", "dt": "dt", "lags": "lags", "x": "values"}),

@@ -215,7 +215,6 @@ SLOW = (
     "select._strategies.exact_graph",
     "fit._fit.fit",
     "use._impute.WithImputation.impute",
-    "fit._flow.correct_flow",
     "fit._flow.fit_flow",
     "check._identifiability.identifiability_report",
     "theory._recovery.drift_modulus",

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import ndde_jax as ndde
+from ndde_jax.fit._flow import correct_at_midpoints
 
 from .agreement import check, check_compiled
 
@@ -377,7 +378,7 @@ def test_flow():
         model = ndde.fitting.fit_flow(
             w, graph, key=k, members=2, rounds=1, config=config, max_inputs=2
         )
-        return ndde.fitting.correct_flow(w, model).increment, jax.vmap(model)(w.history[:3])
+        return correct_at_midpoints(w, model).increment, jax.vmap(model)(w.history[:3])
 
     keys = jr.split(jr.key(1), 2)
     singles = list(zip(euler, keys, strict=True))
@@ -388,7 +389,7 @@ def test_flow():
     def score(stretch):
         scaling = eqx.tree_at(lambda s: s.rate_scale, model.scaling, stretch * jnp.ones(2))
         faster = eqx.tree_at(lambda m: m.scaling, model, scaling)
-        return jnp.mean(ndde.fitting.correct_flow(euler[0], faster).increment ** 2)
+        return jnp.mean(correct_at_midpoints(euler[0], faster).increment ** 2)
 
     slope = (score(1.0 + 1e-5) - score(1.0 - 1e-5)) / 2e-5
     np.testing.assert_allclose(jax.grad(score)(1.0), slope, rtol=1e-5)

@@ -11,13 +11,13 @@ have no such bias but, if noise drives the system, measure the current velocity,
 So the difference between flow and drift is computed with the current model and subtracted from the
 data: deferred correction. The noise remains that of forward differences, the fixed point is the
 drift with correct one-step forecasts, and everything that fits, selects or scores on windows works
-on corrected ones. During a fit, corrections are made at the middle of each step, where a wrong
-model does the least harm.
+on corrected ones. Corrections are made at the middle of each step, where a wrong model does the
+least harm.
 """
 
 from collections.abc import Callable
 from types import ModuleType
-from typing import Any, NamedTuple
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -32,7 +32,6 @@ from .._checks import (
     check_choice,
     check_flag,
     check_whole,
-    check_windows,
     is_traced,
 )
 from .._memory import drop_programs_if_many
@@ -61,77 +60,6 @@ from ._refit import StrengthConfig, checked_graph, checked_refit, input_slots, s
 # long: a variable that forgets most of its state within a step cannot be traced back from its end.
 # For densely sampled flows it is below a tenth; for coarse ones it comes near the limit.
 MAX_CORRECTION = 1.0
-
-
-def correct_flow(
-    windows: Checked[Windows], model: Checked[AbstractDelayModel | Callable]
-) -> Windows:
-    """Return windows whose forward differences are corrected to rates of change by a model.
-
-    The model's own difference between flow and drift, (Φ(x) − x)/h − G(x), is subtracted from each
-    rate of change; Φ is one classical Runge–Kutta step over the length h of the row. With the true
-    model the result is its drift plus white noise, up to the noise's own O(dt).
-
-    **Arguments:**
-
-    - `windows`: from [`lagged_windows`][ndde_jax.lagged_windows] with `scheme="euler"`, not
-        corrected before: corrections replace one another, they do not add up.
-    - `model`: for example from [`fit_flow`][ndde_jax.fitting.fit_flow], with the lags of the
-        windows; or any function with `lags`, from a physical history `[lag dim]` to a drift.
-
-    **Returns:** `Windows` that differ in `increment` only. Lagged states are interpolated linearly
-    during a step; in the last row before a gap they are held constant.
-
-    **Raises:** `ValueError` for central differences, several systems at once, or other lags.
-
-    ```python
-    import jax, numpy as np
-    import ndde_jax as ndde
-
-    t = np.arange(500) * 0.1
-    windows = ndde.lagged_windows(np.stack([np.sin(t), np.cos(t)], 1), dt=0.1)
-    model = ndde.fitting.fit_graph(windows, "full", key=jax.random.key(0))
-    corrected = ndde.fitting.correct_flow(windows, model)
-    print(ndde.fitting.fit_graph(corrected, "full", key=jax.random.key(0))(np.array([[0.0, 1.0]])))
-    ```
-    """
-    _check(windows)
-    check_lagged_model(model)
-    lags = tuple(model.lags)  # type: ignore[union-attr]
-    if lags != windows.lags:
-        raise ValueError(f"model must have the lags of the windows, {windows.lags}; got {lags}.")
-    drop_programs_if_many(windows, model)
-    return _correct(windows, model)
-
-
-def check_lagged_model(model: Any) -> None:
-    """Raise an error unless a model is a function from physical histories to a physical drift with
-    `lags`.
-    """
-    if not callable(model) or not isinstance(getattr(model, "lags", None), tuple):
-        raise argument_error(
-            "model", "a fitted model, or a function with a tuple as attribute lags", model
-        )
-
-
-def _check(windows: Any) -> None:
-    check_windows(windows, "correct_flow")
-    if windows.scheme != "euler":
-        raise ValueError(
-            "windows must hold forward differences (scheme='euler'), which measure a flow; got "
-            f"{windows.scheme!r}, which estimates the rate of change itself."
-        )
-
-
-@eqx.filter_jit
-def _correct(windows: Windows, model) -> Windows:
-    step = _step(windows, jax.vmap(model), following_rows(windows, windows.history), None, jnp)
-    bias = _mean_rate(step.rate, step.start, 0.0, 1.0, step.h) - step.rate(step.start, 0.0)
-    difference = bias / windows.scaling.rate_scale[None]
-    # Where the model diverges within one step, nothing is corrected.
-    difference = jnp.where(jnp.isfinite(difference), difference, 0)
-    increment = windows.increment - jnp.where(windows.valid[:, None], difference, 0)
-    return eqx.tree_at(lambda w: w.increment, windows, increment.astype(windows.increment.dtype))
 
 
 @eqx.filter_jit
@@ -169,22 +97,11 @@ def correct_at_midpoints_numpy(
         return _met(windows, drift, following, bend, np, means)
 
 
-class _Step(NamedTuple):
-    """The step of every row, in physical units.
-
-    - `start`: states `[window dim]`; `increment`: rates of change over the steps; `h`: lengths.
-    - `rate`: drift of states at a fraction of the step, with the past interpolated between the
-        two histories.
+def _steps(windows: Windows, drift: Callable, following, bend, xp: ModuleType):
+    """Return the steps of windows in physical units, in NumPy or JAX: states at the start, rates of
+    change over the steps, their lengths, and a function: the drift of states at a fraction of the
+    step, with the past interpolated between the two histories. `drift` takes many histories.
     """
-
-    start: Any
-    increment: Any
-    h: Any
-    rate: Callable
-
-
-def _step(windows: Windows, drift: Callable, following, bend, xp: ModuleType) -> _Step:
-    """Return the steps of windows, in NumPy or JAX; `drift` takes many physical histories."""
     dtype = np.float64 if xp is np else windows.history.dtype
     s, history, following, increment, weight = jax.tree.map(
         lambda a: xp.asarray(a, dtype),
@@ -201,27 +118,25 @@ def _step(windows: Windows, drift: Callable, following, bend, xp: ModuleType) ->
 
     increment = increment * s.rate_scale[None] + s.rate_center[None]
     h = windows.step * xp.asarray(windows.dt, dtype) * xp.where(weight > 0, weight, 1)[:, None]
-    return _Step(start[:, 0], increment, h, rate)
+    return start[:, 0], increment, h, rate
 
 
 def _met(
     windows: Windows, drift: Callable, following, bend, xp: ModuleType, means: Any = None
 ) -> Windows:
     """Return windows at the middle of every step, corrected, in NumPy or JAX."""
-    x, increment, h, rate = _step(windows, drift, following, bend, xp)
+    x, increment, h, rate = _steps(windows, drift, following, bend, xp)
     ends = xp.stack([x, x + h * increment]), xp.arange(2, dtype=x.dtype)
 
     def halfway(x, at):
-        return _mean_rate(rate, x, at, 0.5, h)
+        return _mean_rate(rate, x, at, h)
 
     # In JAX as one batch, since a model is compiled for every call in a program.
     first, second = jax.vmap(halfway)(*ends) if xp is jnp else map(halfway, *ends)
     move = 0.5 * h * first
     difference = rate(x + move, 0.5) - 0.5 * (first + second)
     if means is not None and means.any():
-        parts = [
-            _mean_rate(lambda y, at: rate(y, 0.5), *end, 0.5, h) for end in zip(*ends, strict=True)
-        ]
+        parts = [_mean_rate(lambda y, at: rate(y, 0.5), *end, h) for end in zip(*ends, strict=True)]
         moved = xp.where(means[None], 0.5 * h * parts[0], move)
         apart = rate(x + moved, 0.5) - 0.5 * (parts[0] + parts[1])
         move, difference = moved, xp.where(means[None], apart, difference)
@@ -245,15 +160,15 @@ def _met(
     return eqx.tree_at(lambda w: (w.history, w.increment), windows, new)
 
 
-def _mean_rate(rate, x, start, stop, h):
-    """Return the mean rate over one classical Runge–Kutta step between two fractions of the
-    interval.
+def _mean_rate(rate, x, start, h):
+    """Return the mean rate over one classical Runge–Kutta step from a fraction of the interval to
+    its middle.
     """
-    part = stop - start
+    part = 0.5 - start
     k1 = rate(x, start)
     k2 = rate(x + 0.5 * part * h * k1, start + 0.5 * part)
     k3 = rate(x + 0.5 * part * h * k2, start + 0.5 * part)
-    k4 = rate(x + part * h * k3, stop)
+    k4 = rate(x + part * h * k3, 0.5)
     return (k1 + 2 * k2 + 2 * k3 + k4) / 6
 
 

@@ -8,9 +8,9 @@ import jax
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
-from .._checks import check_real_array, is_traced
+from .._checks import argument_error, check_real_array, is_traced
 from .._types import Checked, RealScalarLike, TrajectoryLike, namespace_of, to_jax
-from ..fit._flow import check_lagged_model, correct_at_midpoints, correct_at_midpoints_numpy
+from ..fit._flow import correct_at_midpoints, correct_at_midpoints_numpy
 from ..models._model import AbstractDelayModel
 from ..models._splines import host_splines
 from ..samples._samples import Samples
@@ -84,7 +84,9 @@ def midpoint_windows(
     ```
     """
     if model is not None:
-        check_lagged_model(model)
+        if not callable(model) or not isinstance(getattr(model, "lags", None), tuple):
+            expected = "a fitted model, or a function with a tuple as attribute lags"
+            raise argument_error("model", expected, model)
         if rate is not None or tuple(model.lags) != read_lags(lags):
             raise ValueError(
                 f"expected either rate or model, and a model with the lags {read_lags(lags)}; got "

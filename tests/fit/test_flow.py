@@ -9,7 +9,7 @@ import pytest
 from scipy.linalg import expm
 
 import ndde_jax as ndde
-from ndde_jax.fit._flow import _correct, _merge_networks, correct_at_midpoints
+from ndde_jax.fit._flow import _merge_networks, correct_at_midpoints
 from ndde_jax.fit._newton import fit_network, predict
 
 SMALL = ndde.fitting.StrengthConfig(restarts=1, steps=20, width=4, depth=1)
@@ -43,45 +43,6 @@ def drift_error(model, x):
     return np.sqrt(np.mean((found - truth) ** 2) / np.var(truth))
 
 
-def test_the_true_model_corrects_differences_to_its_drift():
-    x = np.stack([expm(DT * k * MATRIX) @ [1.0, 0.5] for k in range(80)])
-    windows = ndde.lagged_windows(x, dt=DT)
-    corrected = ndde.fitting.correct_flow(windows, Linear(jnp.asarray(MATRIX)))
-    s = windows.scaling
-    rate = corrected.increment * s.rate_scale[None] + s.rate_center[None]
-    before = windows.increment * s.rate_scale[None] + s.rate_center[None]
-    truth = x[:-1] @ MATRIX.T
-    # The residual is the error of one classical Runge–Kutta step, h⁴/120 ‖A‖⁵.
-    np.testing.assert_allclose(rate, truth, atol=2e-4)
-    assert np.abs(before - truth).max() > 0.1
-    for name in ("history", "valid", "weight"):
-        np.testing.assert_array_equal(getattr(corrected, name), getattr(windows, name))
-
-
-def test_correction_of_a_delayed_drift_interpolates_the_past():
-    """x'(t) = c x(t − l dt): the flow integrates a known function of time, here a polynomial."""
-    t = DT * np.arange(60)
-    past = 1 + t  # linear, so that linear interpolation is exact
-    x = np.stack([past, np.cumsum(past)], axis=1)
-    windows = ndde.lagged_windows(x, dt=DT, lags=(0, 3))
-
-    class Delayed(eqx.Module):
-        lags: tuple = eqx.field(static=True, default=(0, 3))
-
-        def __call__(self, history):
-            return jnp.stack([0.0 * history[0, 0], history[1, 0] ** 2])
-
-    corrected = ndde.fitting.correct_flow(windows, Delayed())
-    s = windows.scaling
-    change = (windows.increment - corrected.increment) * s.rate_scale[None]
-    a, b = past[:-4], past[1:-3]
-    bias = (a**2 + a * b + b**2) / 3 - a**2
-    # In the last row the past is held constant, because no next row continues it.
-    np.testing.assert_allclose(change[:-1, 1], bias[: len(change) - 1], rtol=1e-9)
-    np.testing.assert_allclose(change[-1], 0, atol=1e-12)
-    np.testing.assert_allclose(change[:, 0], 0, atol=1e-12)
-
-
 def test_steps_across_gaps_and_padding_are_not_interpolated():
     x = oscillator(60)
     x[30] = np.nan
@@ -89,10 +50,9 @@ def test_steps_across_gaps_and_padding_are_not_interpolated():
     padded = ndde.stack_windows([windows, ndde.lagged_windows(oscillator(90), dt=DT)])
     one = ndde.windows.unstack_windows(padded)[0]
     model = Linear(jnp.asarray(MATRIX))
-    expected = ndde.fitting.correct_flow(windows, model).increment
-    np.testing.assert_allclose(
-        ndde.fitting.correct_flow(one, model).increment[: len(expected)], expected
-    )
+    expected = correct_at_midpoints(windows, model).increment
+    found = correct_at_midpoints(one, model).increment
+    np.testing.assert_allclose(found[: len(expected)], expected)
     assert not np.asarray(expected)[~np.asarray(windows.valid)].any()
 
 
@@ -113,20 +73,19 @@ def test_the_true_model_meets_in_the_middle():
     np.testing.assert_allclose(rate, expected @ MATRIX.T, atol=2e-5)
 
 
-@pytest.mark.parametrize("correct,order", [(_correct, 1), (correct_at_midpoints, 2)])
-def test_how_far_a_slightly_wrong_model_misleads_the_correction(correct, order):
+def test_how_far_a_slightly_wrong_model_misleads_the_correction():
     right, wrong = (Linear(jnp.asarray(MATRIX + 1e-4 * by)) for by in (0, MATRIX**2 - 1))
 
     def error(dt):
         x = np.stack([expm(dt * k * MATRIX) @ [1.0, 0.5] for k in range(round(6 / dt))])
         missed = []
         for model in (right, wrong):
-            states, rate = physical(correct(ndde.lagged_windows(x, dt=dt), model))
+            states, rate = physical(correct_at_midpoints(ndde.lagged_windows(x, dt=dt), model))
             missed.append(rate - states[:, 0] @ MATRIX.T)
         return np.abs(missed[1] - missed[0]).max()
 
     errors = [error(dt) for dt in (0.4, 0.2, 0.1)]
-    np.testing.assert_allclose(np.log2(np.divide(errors[:-1], errors[1:])), order, atol=0.2)
+    np.testing.assert_allclose(np.log2(np.divide(errors[:-1], errors[1:])), 2, atol=0.2)
 
 
 def test_the_past_at_the_middle_of_a_step_is_interpolated():
@@ -261,17 +220,6 @@ def test_a_decay_per_layer_lets_a_linear_function_be_cheap():
             "rounds must not be negative",
         ),
         (lambda w: ndde.fitting.fit_flow(w, jnp.ones((2, 2)), key=jr.key(0)), "graph must be"),
-        (lambda w: ndde.fitting.correct_flow(w, Linear(jnp.eye(2), (0, 1))), "lags of the windows"),
-        (
-            lambda w: ndde.fitting.correct_flow(
-                ndde.lagged_windows(oscillator(), dt=DT, scheme="central"), Linear(jnp.eye(2))
-            ),
-            "forward differences",
-        ),
-        (
-            lambda w: ndde.fitting.correct_flow(ndde.stack_windows([w, w]), Linear(jnp.eye(2))),
-            "one system",
-        ),
     ],
 )
 def test_unusable_input_is_refused(call, message):

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import ndde_jax as ndde
+from ndde_jax.fit._flow import correct_at_midpoints
 from ndde_jax.windows._windows import half_blocks
 
 
@@ -104,8 +105,8 @@ def test_thinned_windows_know_their_step(thinned_twice, linear):
     assert (windows.step, thinned.step, direct.step) == (1, 4, 1)
     assert thinned.reach == 8 + 4 * 4 and direct.reach == 2 + 4
     ours, theirs = linear((0, 8)), linear((0, 2))
-    corrected = physical(ndde.fitting.correct_flow(thinned, ours))
-    expected = physical(ndde.fitting.correct_flow(direct, theirs))
+    corrected = physical(correct_at_midpoints(thinned, ours))
+    expected = physical(correct_at_midpoints(direct, theirs))
     offset = int(thinned.position[0]) - 4 * int(direct.position[0])
     shifted = {4 * position + offset: row for position, row in expected.items()}
     # The last row has no next one that supplies the past, and the first may be cut off.
