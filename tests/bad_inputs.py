@@ -229,9 +229,6 @@ SPECS = [
         "drift": "function", "lags": "positive_lags"}),
     Spec("simulate.DelaySolver", ndde.simulate.DelaySolver, {"solver": diffrax.Tsit5()}, {
         "solver": "function", "capacity": "count"}),
-    Spec("simulate.GridBrownianPath", ndde.simulate.GridBrownianPath,
-         {"key": key, "n_steps": 5, "dt": 0.1}, {
-        "key": "key", "n_steps": "count", "dt": "positive", "t0": "number"}),
     Spec("NeuralDDE()", lambda history: model()(history), {}, {"history": "matrix"}),
     Spec("Certificate.second_moment",
          lambda sigma: ndde.models.damp(model(), rate=1.0).certificate().second_moment(sigma), {}, {

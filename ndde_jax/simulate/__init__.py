@@ -7,5 +7,4 @@ from ._advance import Path as Path, PathStatus as PathStatus
 from ._diffeqsolve import DelaySolver as DelaySolver, DelayTerm as DelayTerm
 from ._kinks import kinks as kinks
 from ._lyapunov import LyapunovSpectrum as LyapunovSpectrum
-from ._noise import GridBrownianPath as GridBrownianPath
 from ._solve import log_density as log_density, rollout as rollout

@@ -11,6 +11,8 @@ import pytest
 
 import ndde_jax as ndde
 
+from .small import brownian_path
+
 
 def drift(t, x, lagged, args):
     return -0.5 * x + jnp.sin(2 * lagged[0]) - 0.3 * lagged[1]
@@ -33,7 +35,7 @@ def test_constant_steps_equal_solve_sdde(solver):
     terms, sigma = ndde.simulate.DelayTerm(drift, LAGS, cosine), 0.0
     if not isinstance(solver, diffrax.Tsit5):
         sigma = 0.2
-        noise = ndde.simulate.GridBrownianPath(jr.key(0), n_steps=n, dt=dt, shape=(1,))
+        noise = brownian_path(jr.key(0), n, dt, (1,))
         terms = diffrax.MultiTerm(
             terms, diffrax.ControlTerm(lambda t, y, args: sigma * jnp.eye(1), noise)
         )
@@ -352,12 +354,3 @@ def test_gradient():
 def test_progress_meter(capfd):
     adaptive(diffrax.Heun(), 1e-4, progress_meter=diffrax.TqdmProgressMeter())
     assert "100" in capfd.readouterr().err
-
-
-def test_grid_path_refuses_other_steps():
-    noise = ndde.simulate.GridBrownianPath(jr.key(0), n_steps=10, dt=0.1, shape=(2,), t0=1.0)
-    np.testing.assert_array_equal(noise.evaluate(1.3, 1.4), noise.values[3])
-    for start, end in ((1.35, 1.45), (1.3, 1.5), (2.0, 2.1), (0.9, 1.0)):
-        assert jnp.all(jnp.isnan(noise.evaluate(start, end)))
-    with pytest.raises(ValueError, match="increments only"):
-        noise.evaluate(1.3)

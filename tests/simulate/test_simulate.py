@@ -15,6 +15,9 @@ import scipy.linalg
 
 import ndde_jax as ndde
 from ndde_jax import solve_sdde
+from ndde_jax.simulate._noise import increments
+
+from .small import brownian_path
 
 
 def langevin(t, x, lagged, args):
@@ -113,7 +116,7 @@ def test_without_delays_equals_diffrax(solver):
     """On the same increments, to rounding; without noise for Tsit5, which has no SDE order."""
     n, dt = 300, 0.02
     drift = lambda t, x, args: jnp.stack([x[1] + jnp.sin(t), -args * x[0] ** 3])  # noqa: E731
-    noise = ndde.simulate.GridBrownianPath(jr.key(3), n_steps=n, dt=dt, shape=(2,))
+    noise = brownian_path(jr.key(3), n, dt, (2,))
     sigma = jnp.array([0.3, 0.1])
     terms = diffrax.ODETerm(drift)
     if not isinstance(solver, diffrax.Tsit5):
@@ -303,7 +306,7 @@ def test_noise_belongs_to_its_key():
         key=keys,
     ).ys
     np.testing.assert_allclose(jnp.swapaxes(inside, 0, 1), singles, rtol=1e-12, atol=1e-14)
-    draws = ndde.simulate.GridBrownianPath(keys[0], n_steps=1300, dt=0.01, shape=(2,)).values
+    draws = increments(keys[0], jnp.asarray(0), 1300, (2,), 0.01, float)
     assert abs(float(jnp.std(draws)) - 0.1) < 0.004
     assert len(np.unique(np.asarray(draws))) == draws.size
 
