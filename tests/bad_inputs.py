@@ -244,9 +244,6 @@ SPECS = [
     Spec("systems.get", ndde.systems.get, {}, {"name": "system_name"}),
     Spec("systems.names", ndde.systems.names, {}, {"kind": "choice"}),
     Spec("System.with_lags", lambda lags: system().with_lags(lags), {}, {"lags": "values"}),
-    Spec("System.with_sigma", lambda sigma: system().with_sigma(sigma), {}, {"sigma": "values"}),
-    Spec("System.with_history", lambda history: system().with_history(history), {}, {
-        "history": "values"}),
     Spec("MaskedDrift.create", ndde.models.MaskedDrift.create,
          {"dim": 2, "n_lags": 1, "key": key}, {
         "dim": "count", "n_lags": "count", "width": "count", "depth": "count", "key": "key"}),

@@ -57,8 +57,8 @@ def systems_with_jacobian() -> tuple[str, ...]:
 @functools.cache
 def systems_for_roots() -> tuple[str, ...]:
     """The systems that drive the coupled tier: all with three variables that JAX can trace."""
-    failing = _dysts.not_traceable()
-    return tuple(name for name in _three_dimensional() if name not in failing)
+    traceable = _dysts.traceable()
+    return tuple(name for name in _three_dimensional() if name in traceable)
 
 
 def _three_dimensional() -> tuple[str, ...]:

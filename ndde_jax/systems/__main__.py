@@ -4,26 +4,14 @@ import argparse
 import os
 import sys
 
-from . import _dysts, get, names
+from . import get, names
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Print one line per system.
-
-    With `--not-traceable`, print the systems that JAX cannot trace and the reasons.
-    """
+    """Print one line per system."""
     parser = argparse.ArgumentParser(prog="python -m ndde_jax.systems", description=__doc__)
     parser.add_argument("--kind", choices=("delay", "dysts"), help="only these")
-    parser.add_argument(
-        "--not-traceable", action="store_true", help="systems of dysts that JAX cannot trace"
-    )
     options = parser.parse_args(arguments)
-    if options.not_traceable:
-        failures = _dysts.not_traceable()
-        print(f"{len(failures)} of {len(_dysts.ode_names())} ODEs of dysts cannot be traced:")
-        for name, reason in failures.items():
-            print(f"{name:<24}{reason}")
-        return
     print(f"{'name':<24}{'dim':>4}{'edges':>7}  {'lags':<24}source")
     for name in names(options.kind):
         system = get(name)

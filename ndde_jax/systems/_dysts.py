@@ -149,11 +149,6 @@ def traceable() -> tuple[str, ...]:
     return tuple(name for name in ode_names() if not _failure(name))
 
 
-def not_traceable() -> dict[str, str]:
-    """Return the systems of dysts that JAX cannot trace, and the reasons."""
-    return {name: why for name in _records() if (why := _failure(name))}
-
-
 def _initial(record: Mapping) -> Float[np.ndarray, "dim"]:
     start = np.asarray(record["initial_conditions"], float)
     return start if start.ndim == 1 else start[0]

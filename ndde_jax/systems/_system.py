@@ -182,27 +182,6 @@ class System(eqx.Module):
             check_lags([float(lag) for lag in lags])
         return dataclasses.replace(self, lags=lags)
 
-    def with_sigma(self, sigma) -> "System":
-        """Return the system with another noise amplitude, a number or one per variable.
-
-        **Raises:** `ValueError` for other shapes.
-        """
-        sigma = _as_leaf(sigma, "sigma")
-        if sigma.shape not in ((), (self.dim,)):
-            raise ValueError(f"sigma must be a number or ({self.dim},); got {sigma.shape}.")
-        return dataclasses.replace(self, sigma=sigma)
-
-    def with_history(self, history) -> "System":
-        """Return the system with another history: a constant `[dim]`, or a function of time.
-
-        **Raises:** `ValueError` for a constant of a different shape.
-        """
-        if not callable(history):
-            history = _as_leaf(history, "history")
-            if history.shape != (self.dim,):
-                raise ValueError(f"history must have shape ({self.dim},); got {history.shape}.")
-        return dataclasses.replace(self, history=history)
-
 
 def make(
     field: Callable,

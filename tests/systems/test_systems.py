@@ -213,19 +213,11 @@ def test_options_and_updates():
     assert get("mackey_glass_23").lags == system.lags
     odd = get("mackey_glass", tau=16.73)
     assert 16.73 / odd.sampling_step == pytest.approx(round(16.73 / odd.sampling_step))
-    changed = (
-        system.with_parameters(gamma=0.2).with_lags([20.0]).with_sigma(0.1).with_history([0.9])
-    )
+    changed = system.with_parameters(gamma=0.2).with_lags([20.0])
     assert isinstance(changed, System)
     assert float(changed.parameters["gamma"]) == 0.2 and float(changed.parameters["beta"]) == 0.25
-    assert (float(changed.lags[0]), float(changed.sigma), float(changed.history[0])) == (
-        20,
-        0.1,
-        0.9,
-    )
+    assert float(changed.lags[0]) == 20
     assert float(system.parameters["gamma"]) == pytest.approx(0.1)  # the original is unchanged
-    past = system.with_history(lambda t: jnp.cos(t)[None]).history
-    assert past(jnp.zeros(())).shape == (1,)
 
 
 def test_systems_pass_through_transformations():
@@ -277,8 +269,6 @@ def test_single_precision():
         (lambda: get("hes1").with_parameters(n=[3.0]), "must have shape \\(\\)"),
         (lambda: get("hes1").with_lags([1.0, 2.0]), "must have shape \\(1,\\)"),
         (lambda: get("tziperman_enso").with_lags([2.0, 1.0]), "ascending"),
-        (lambda: get("hes1").with_sigma([1.0]), "a number or \\(2,\\)"),
-        (lambda: get("hes1").with_history([1.0]), "must have shape \\(2,\\)"),
         (lambda: names("sde"), "one of 'delay' or 'dysts'; got 'sde'"),
     ],
 )
