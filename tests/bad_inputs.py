@@ -289,10 +289,6 @@ SPECS = [
          {"duration": 10.0, "prefactor": 1.0, "rate": 0.5},
          {"duration": "positive", "prefactor": "not_negative", "rate": "positive",
           "start": "not_negative", "largest_delay": "not_negative"}),
-    Spec("theory.finite_sample_bound", ndde.theory.finite_sample_bound, bad_theory.CONSTANTS, {
-        "duration": "positive", "step": "positive", "confidence": "share",
-        "modulus": "not_negative", "envelope": "positive", "mixing_rate": "positive",
-        "covering": "not_negative"}),
     *(Spec(*row) for row in bad_theory.ROWS),
     *(Spec(f"metrics.{f.__name__}", f, {a: np.ones((2, 2)), "truth": np.eye(2)}, {
         a: "truth", "truth": "truth", "where": "where"})

@@ -9,7 +9,7 @@ from ndde_jax import theory
 from .bad_values import DIM, LAGS, damped, drift, graph, key, model, windows
 
 CONSTANTS = {
-    "duration": 10.0, "step": 0.1, "confidence": 0.9, "modulus": 1.0, "spread": 1.0,
+    "confidence": 0.9, "modulus": 1.0, "spread": 1.0,
     "envelope": 2.0, "tail": 0.0, "covering": 1.0, "resolution": 0.1, "noise_norm": 1.0,
     "noise_trace": 1.0, "mixing_prefactor": 1.0, "mixing_rate": 1.0,
 }  # fmt: skip
@@ -51,9 +51,10 @@ ROWS = [
          {"drift": "function", "learned": "drifts", "sigma": "sigma", "n_steps": "count",
           "dt": "step_or_none", "skip": "count_from_0", "bins": "count", "key": "key"}),
     ("theory.finite_sample_terms", theory.finite_sample_terms,
-         {"steps": [0.1], **{k: v for k, v in CONSTANTS.items() if k not in ("duration", "step")}},
+         {"steps": [0.1], **CONSTANTS},
          {"steps": "lengths", "confidence": "share", "gap": "not_negative",
-          "modulus": "not_negative_or_none", "mixing_rate": "positive"}),
+          "modulus": "not_negative_or_none", "envelope": "positive", "mixing_rate": "positive",
+          "covering": "not_negative"}),
     ("theory.truncation_radius", theory.truncation_radius,
          {"duration": 10.0, "moment": 1.0, "confidence": 0.9},
          {"duration": "positive", "moment": "not_negative", "confidence": "share",

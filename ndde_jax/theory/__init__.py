@@ -14,7 +14,6 @@ from ._recovery import (
     FiniteSampleBound as FiniteSampleBound,
     PaperStrengths as PaperStrengths,
     drift_modulus as drift_modulus,
-    finite_sample_bound as finite_sample_bound,
     finite_sample_terms as finite_sample_terms,
     mixing_bound as mixing_bound,
     occupation_bound as occupation_bound,

@@ -358,16 +358,27 @@ def finite_sample_terms(
     holder: Number | None = None,
     gap: Number = 0.0,
 ) -> FiniteSampleBound:
-    """Return the paper's ε_n on any grid, term by term, with the gap of an inexact
-    optimiser.
+    """Return the paper's ε_n on any grid, term by term, with the gap of an inexact optimiser.
 
-    **Arguments:** as for [`finite_sample_bound`][ndde_jax.theory.finite_sample_bound], and
+    A graph is recovered if `total` is below γ(λ),
+    [`recovery_margin`][ndde_jax.theory.recovery_margin]. Use it to see which term dominates:
+    because of the factors 6/δ and uniform covering numbers the sum is far above anything observed.
+
+    **Arguments:** as in the paper's section "Finite-sample identifiability".
 
     - `steps`: Δ_k, `[step]`, the steps of the windows used, each at most 1; their sum is T∘. On an
         uneven grid Σ√Δ_k is used as it is, because the largest step does not bound it.
-    - `modulus` or `holder`, exactly one: ω_G(Δ_max), or the constant C_G of ω_G(h) ≤ C_G √h. With
-        C_G the discretisation term is 4 m_E C_G Σ Δ_k^{3/2} / 3η, instead of using the largest step
-        throughout.
+    - `confidence`: 1 − δ.
+    - `spread`: m_E, the root mean square diameter of the model class.
+    - `envelope`: E_ρ ≥ 1, the largest diameter of the class within radius ρ.
+    - `tail`: v_ρ, the mean square diameter of the class outside radius ρ.
+    - `covering`: ln N_n(ρ, ε), a logarithm because the covering number is astronomical.
+    - `resolution`: ε, the mesh of that covering.
+    - `noise_norm`, `noise_trace`: the largest singular value of Σ, and √tr ΣΣᵀ.
+    - `mixing_prefactor`, `mixing_rate`: C and γ in β(u) ≤ C e^{−γu}.
+    - `modulus` or `holder`, exactly one: ω_G(Δ_max), the root mean square change of the true drift
+        within a step, or the constant C_G of ω_G(h) ≤ C_G √h. With C_G the discretisation term is
+        4 m_E C_G Σ Δ_k^{3/2} / 3η, instead of using the largest step throughout.
     - `gap`: ζ_n ≥ 0, a certified bound on how far the objective at the returned solution exceeds
         the minimum. [`exact_graph`][ndde_jax.select.exact_graph] has no gap over graphs, up to its
         fits.
@@ -399,21 +410,32 @@ def finite_sample_terms(
         raise ValueError(
             "give either modulus or holder, which state how much the drift varies, not both."
         )
-    check_non_negative(gap=gap)
     for name, value in (("modulus", modulus), ("holder", holder)):
         if value is not None:
             check_number(value, name, least=0)
+    check_number(confidence, "confidence", above=0, below=1)
+    check_number(envelope, "envelope", least=1)
+    check_positive(mixing_prefactor=mixing_prefactor, mixing_rate=mixing_rate)
+    check_non_negative(spread=spread, tail=tail, covering=covering, resolution=resolution)
+    check_non_negative(noise_norm=noise_norm, noise_trace=noise_trace, gap=gap)
     steps = jnp.asarray(steps, float)
+    duration, roots = jnp.sum(steps), jnp.sum(jnp.sqrt(steps))
     change: Any = modulus
-    return bound_terms(
-        duration=jnp.sum(steps),
-        largest=jnp.max(steps),
-        roots=jnp.sum(jnp.sqrt(steps)),
-        moved=jnp.sum(steps) * change if holder is None else 2 / 3 * holder * jnp.sum(steps**1.5),
-        gap=gap, confidence=confidence, spread=spread, envelope=envelope, tail=tail,
-        covering=covering, resolution=resolution, noise_norm=noise_norm, noise_trace=noise_trace,
-        mixing_prefactor=mixing_prefactor, mixing_rate=mixing_rate,
-    )  # fmt: skip
+    moved = duration * change if holder is None else 2 / 3 * holder * jnp.sum(steps**1.5)
+    eta = (1 - jnp.asarray(confidence, float)) / 6
+    block = jnp.maximum(1.0, jnp.log(mixing_prefactor * _pieces(duration) / eta) / mixing_rate)
+    complexity = jnp.log(4 / eta) + covering
+    averaged = duration * (block + jnp.max(steps))
+    return FiniteSampleBound(
+        discretisation=2 * spread / eta * moved,
+        brownian=2 * noise_norm * envelope * jnp.sqrt(2 * duration * complexity),
+        brownian_net=2 * resolution * noise_trace / eta * roots,
+        average=envelope**2 * jnp.sqrt(2 * averaged * complexity),
+        average_net=4 * envelope * resolution * duration,
+        tail=tail * duration,
+        gap=jnp.asarray(gap, float),
+        duration=duration,
+    )
 
 
 def _pieces(duration):
@@ -422,92 +444,6 @@ def _pieces(duration):
     """
     duration = jnp.asarray(duration, float)
     return jnp.maximum(1.0, jnp.ceil(duration * (1 - 8 * jnp.finfo(duration.dtype).eps)))
-
-
-def bound_terms(
-    *, duration, largest, roots, moved, gap, confidence, spread, envelope, tail, covering,
-    resolution, noise_norm, noise_trace, mixing_prefactor, mixing_rate,
-) -> FiniteSampleBound:  # fmt: skip
-    """Return the terms from T∘, Δ_max, Σ√Δ_k and Σ ∫ ω_G, summed over the steps."""
-    check_number(confidence, "confidence", above=0, below=1)
-    check_number(envelope, "envelope", least=1)
-    check_positive(mixing_prefactor=mixing_prefactor, mixing_rate=mixing_rate)
-    check_non_negative(spread=spread, tail=tail, covering=covering, resolution=resolution)
-    check_non_negative(noise_norm=noise_norm, noise_trace=noise_trace)
-    eta = (1 - jnp.asarray(confidence, float)) / 6
-    block = jnp.maximum(1.0, jnp.log(mixing_prefactor * _pieces(duration) / eta) / mixing_rate)
-    complexity = jnp.log(4 / eta) + covering
-    return FiniteSampleBound(
-        discretisation=2 * spread / eta * moved,
-        brownian=2 * noise_norm * envelope * jnp.sqrt(2 * duration * complexity),
-        brownian_net=2 * resolution * noise_trace / eta * roots,
-        average=envelope**2 * jnp.sqrt(2 * duration * (block + largest) * complexity),
-        average_net=4 * envelope * resolution * duration,
-        tail=tail * duration,
-        gap=jnp.asarray(gap, float),
-        duration=jnp.asarray(duration, float),
-    )
-
-
-def finite_sample_bound(
-    duration: Number,
-    step: Number,
-    *,
-    confidence: Number,
-    modulus: Number,
-    spread: Number,
-    envelope: Number,
-    tail: Number,
-    covering: Number,
-    resolution: Number,
-    noise_norm: Number,
-    noise_trace: Number,
-    mixing_prefactor: Number,
-    mixing_rate: Number,
-) -> Float[Array, ""]:
-    """Return the paper's ε_n on an equally spaced grid; a graph is recovered if it is below γ(λ).
-
-    For other grids, separate terms and the optimiser's gap, see
-    [`finite_sample_terms`][ndde_jax.theory.finite_sample_terms].
-
-    **Arguments:** as in the paper's section "Finite-sample identifiability".
-
-    - `duration`: T∘ = T − τ_max, in units of time.
-    - `step`: Δ, at most 1.
-    - `confidence`: 1 − δ.
-    - `modulus`: ω_G(Δ), the root mean square change of the true drift within a step.
-    - `spread`: m_E, the root mean square diameter of the model class.
-    - `envelope`: E_ρ ≥ 1, the largest diameter of the class within radius ρ.
-    - `tail`: v_ρ, the mean square diameter of the class outside radius ρ.
-    - `covering`: ln N_n(ρ, ε), a logarithm because the covering number is astronomical.
-    - `resolution`: ε, the mesh of that covering.
-    - `noise_norm`, `noise_trace`: the largest singular value of Σ, and √tr ΣΣᵀ.
-    - `mixing_prefactor`, `mixing_rate`: C and γ in β(u) ≤ C e^{−γu}.
-
-    Use it to see which term dominates: because of the factors 6/δ and uniform covering numbers it
-    is far above anything observed.
-
-    ```python
-    import ndde_jax as ndde
-
-    constants = dict(modulus=0.01, spread=1.0, envelope=2.0, tail=0.0, covering=100.0)
-    noise = dict(noise_norm=0.1, noise_trace=0.2, mixing_prefactor=1.0, mixing_rate=1.0)
-    bound = ndde.theory.finite_sample_bound(
-        1e4, 0.01, confidence=0.9, resolution=1e-4, **constants, **noise
-    )
-    print(bound / 1e4)  # about 3.4 per unit of time, against margins below 0.1
-    ```
-    """
-    check_positive(duration=duration)
-    check_number(step, "step", above=0, most=1)
-    check_non_negative(modulus=modulus)
-    total, step = jnp.asarray(duration, float), jnp.asarray(step, float)
-    return bound_terms(
-        duration=total, largest=step, roots=total / jnp.sqrt(step), moved=total * modulus, gap=0.0,
-        confidence=confidence, spread=spread, envelope=envelope, tail=tail, covering=covering,
-        resolution=resolution, noise_norm=noise_norm, noise_trace=noise_trace,
-        mixing_prefactor=mixing_prefactor, mixing_rate=mixing_rate,
-    ).error  # fmt: skip
 
 
 def truncation_radius(
