@@ -306,15 +306,9 @@ SPECS = [
     Spec("metrics.log_spectral_distance", metrics.log_spectral_distance, FORECAST, {
         "predicted": "trajectory", "truth": "trajectory", "segment": "count",
         "floor": "not_negative"}),
-    Spec("metrics.squared_log_spectral_distance", metrics.squared_log_spectral_distance, FORECAST, {
-        "predicted": "trajectory", "truth": "trajectory", "segment": "count",
-        "floor": "not_negative", "decibels": "flag"}),
     Spec("metrics.state_space_divergence", metrics.state_space_divergence, FORECAST, {
         "predicted": "trajectory", "truth": "trajectory", "variance": "positive",
         "n_samples": "count", "max_points": "count", "samples": "draws"}),
-    *(Spec(f"metrics.{f.__name__}", f, {"predicted": [1.0, 0.0], "truth": [1.0, 0.0]}, {
-        "predicted": "spectrum_pair", "truth": "spectrum_pair"})
-      for f in (metrics.lyapunov_exponent_error, metrics.dimension_error)),
     Spec("plot.plot_lag_matrix", plot.plot_lag_matrix, PICTURE, {
         **LABELS, "scores": "scores", "graph": "graph"}),
     Spec("plot.plot_process_graph", plot.plot_process_graph, PICTURE, {

@@ -222,7 +222,6 @@ KINDS: dict[str, tuple] = {
               None, {}),
     "where": ("x", np.ones((3, 3), bool), np.ones((2, 2)), np.full((2, 2), np.nan), OBJECT, 2),
     "spectrum": ("x", 3.0, 1j, [], OBJECT, {}, None, ["a"]),
-    "spectrum_pair": ("x", 3.0, [], OBJECT, np.ones((2, 3)), ["a"]),
     "prices": ("x", -1.0, [-1.0], [np.nan], [[1.0]], OBJECT, 1j, {}, 3.0),
     "coefficients": ((), (1.0,), (1.0, 0.5), (-1.0, 1.0), (0.0, 1.0), (1.0, 1.0), "ab", 3.0, OBJECT,
                      (1.0, np.nan), (1.0, np.inf), [[1.0, 2.0]], None),

@@ -345,8 +345,6 @@ def test_forecast_and_attractor_metrics():
         "nrmse": lambda p: ndde.metrics.nrmse(p, truth, dt=0.1),
         "lsd": lambda p: ndde.metrics.log_spectral_distance(p, truth),
         "divergence": lambda p: ndde.metrics.state_space_divergence(p, truth, n_samples=50),
-        "flee": lambda p: ndde.metrics.lyapunov_exponent_error(p[3], truth[5]),
-        "dimension": lambda p: ndde.metrics.dimension_error(p[3], truth[5]),
     }
 
     def one(p):

@@ -1,10 +1,7 @@
 """Scores of recovered graphs, forecasts and attractors against the truth."""
 
 from ._attractor import (
-    dimension_error as dimension_error,
     log_spectral_distance as log_spectral_distance,
-    lyapunov_exponent_error as lyapunov_exponent_error,
-    squared_log_spectral_distance as squared_log_spectral_distance,
     state_space_divergence as state_space_divergence,
 )
 from ._forecast import (

@@ -1,4 +1,4 @@
-"""Scores of the long-run behaviour of a learned system: spectra, invariant law, exponents.
+"""Scores of the long-run behaviour of a learned system: spectra and invariant law.
 
 Trajectories are `[*batch time dim]` in standardised units, as for forecasts. Since only long-run
 statistics are compared, the two need not start at the same state.
@@ -14,7 +14,6 @@ import jax.random as jr
 from jaxtyping import Array, ArrayLike, Float, PRNGKeyArray, Shaped
 
 from .._checks import (
-    check_flag,
     check_key,
     check_non_negative,
     check_positive,
@@ -22,7 +21,6 @@ from .._checks import (
     check_whole,
 )
 from .._types import Checked, root
-from ..simulate._lyapunov import LyapunovSpectrum, kaplan_yorke_dimension
 from ._forecast import Trajectory, same_batch, same_length
 
 # Number of samples whose distances to all points are in memory at a time.
@@ -66,57 +64,6 @@ def log_spectral_distance(
     print(metrics.log_spectral_distance(10 * truth, truth))  # 20 dB
     ```
     """
-    return _decibels(*_same_segments(predicted, truth, segment, floor))
-
-
-@partial(jax.jit, static_argnums=2)
-def _decibels(predicted: Array, truth: Array, segment: int, floor: Any) -> Array:
-    difference = _log_difference(predicted, truth, segment, floor) * (10 / math.log(10))
-    return jnp.mean(root(jnp.mean(difference**2, axis=-2)), axis=-1)
-
-
-def squared_log_spectral_distance(
-    predicted: Trajectory,
-    truth: Trajectory,
-    *,
-    segment: Checked[int | None] = None,
-    floor: Checked[float] = 0.0,
-    decibels: Checked[bool] = False,
-) -> Float[Array, "..."]:
-    """Return the mean squared difference of two logarithmic power spectra: the paper's LSD, "the
-    squared difference between the true and estimated log power spectral density".
-
-    This is the mean over variables and frequencies of (ln P − ln P̂)². The paper specifies neither
-    the logarithm nor the spectral estimator. Spectra are those of
-    [`log_spectral_distance`][ndde_jax.metrics.log_spectral_distance], which takes roots, is in
-    decibels and is preferable: squares are dominated by the frequencies at which a forecast has
-    almost no power.
-
-    **Arguments:** as for `log_spectral_distance`, and
-
-    - `floor`: none by default, as in the paper.
-    - `decibels`: compare 10 log₁₀ P instead, which is 18.9 times as much.
-
-    **Returns:** one number per trajectory; 0 for equal ones.
-
-    ```python
-    import numpy as np
-    from ndde_jax import metrics
-
-    truth = np.random.default_rng(0).normal(size=(4000, 2))
-    print(metrics.squared_log_spectral_distance(10 * truth, truth))  # 21.2 = (ln 100)²
-    print(metrics.squared_log_spectral_distance(10 * truth, truth, decibels=True))  # 400
-    ```
-    """
-    check_flag(decibels, "decibels")
-    difference = _log_difference(*_same_segments(predicted, truth, segment, floor))
-    if decibels:
-        difference = difference * (10 / math.log(10))
-    return jnp.mean(difference**2, axis=(-2, -1))
-
-
-def _same_segments(predicted: Any, truth: Any, segment: Any, floor: Any) -> tuple:
-    """Return the arguments of `_log_difference`, checked."""
     check_non_negative(floor=floor)
     predicted, truth = same_length(predicted, truth)
     n = truth.shape[-2]
@@ -127,18 +74,17 @@ def _same_segments(predicted: Any, truth: Any, segment: Any, floor: Any) -> tupl
             f"segment must lie between 2 and the number of samples, {n}; got {segment}. The "
             "default needs at least 8 samples."
         )
-    return predicted, truth, int(segment), floor
+    return _decibels(predicted, truth, int(segment), floor)
 
 
 @partial(jax.jit, static_argnums=2)
-def _log_difference(predicted: Array, truth: Array, segment: int, floor: Any) -> Array:
-    """Return ln P of the truth minus that of the forecast, `[*batch frequency dim]`, both raised to
-    at least a share of the true mean power.
-    """
+def _decibels(predicted: Array, truth: Array, segment: int, floor: Any) -> Array:
     true_power, power = _welch(truth, segment), _welch(predicted, segment)
     lowest = floor * jnp.mean(true_power, axis=-2, keepdims=True)
     lowest = lowest + jnp.finfo(lowest.dtype).tiny
-    return jnp.log(jnp.maximum(true_power, lowest)) - jnp.log(jnp.maximum(power, lowest))
+    difference = jnp.log(jnp.maximum(true_power, lowest)) - jnp.log(jnp.maximum(power, lowest))
+    difference = difference * (10 / math.log(10))
+    return jnp.mean(root(jnp.mean(difference**2, axis=-2)), axis=-1)
 
 
 def _welch(x: Array, segment: int) -> Array:
@@ -244,63 +190,3 @@ def _log_density(z, points, variance):
 
 def _thinned(x: Array, max_points: int) -> Array:
     return x[..., :: max(1, -(-x.shape[-2] // max_points)), :]
-
-
-def lyapunov_exponent_error(predicted: Any, truth: Any) -> Float[Array, "..."]:
-    """Return the squared difference of the largest Lyapunov exponents, FLEE.
-
-    **Arguments:**
-
-    - `predicted`, `truth`: exponents `[*batch k]` in any order and the same unit of time, or
-        [`LyapunovSpectrum`][ndde_jax.simulate.LyapunovSpectrum], both by the same algorithm over
-        orbits of the same length: published values often have larger errors than the models.
-
-    **Returns:** one number per spectrum; NaN if an exponent is.
-
-    **Raises:** `ValueError` if the batches differ.
-
-    ```python
-    from ndde_jax import metrics
-
-    print(metrics.lyapunov_exponent_error([0.8, 0.0, -14.0], [0.9, 0.0, -14.57]))  # 0.01
-    ```
-    """
-    predicted, truth = _spectra(predicted, truth)
-    return (jnp.max(predicted, axis=-1) - jnp.max(truth, axis=-1)) ** 2
-
-
-def dimension_error(predicted: Any, truth: Any) -> Float[Array, "..."]:
-    """Return the squared difference of the Kaplan–Yorke dimensions of two Lyapunov spectra.
-
-    Ill-conditioned where the largest exponent is near zero: its sign decides between 0 and about 2.
-    Arguments, returns and errors as for
-    [`lyapunov_exponent_error`][ndde_jax.metrics.lyapunov_exponent_error]; see
-    [`kaplan_yorke_dimension`][ndde_jax.kaplan_yorke_dimension].
-
-    ```python
-    from ndde_jax import metrics
-
-    print(metrics.dimension_error([-0.1, -1.0], [0.9, -1.8]))  # 2.25 = (0 - 1.5)²
-    ```
-    """
-    predicted, truth = _spectra(predicted, truth)
-    return (kaplan_yorke_dimension(predicted) - kaplan_yorke_dimension(truth)) ** 2
-
-
-def _spectra(predicted, truth):
-    predicted, truth = (
-        value.exponents if isinstance(value, LyapunovSpectrum) else value
-        for value in (predicted, truth)
-    )
-    for name, value in (("predicted", predicted), ("truth", truth)):
-        check_real_array(value, name, "exponents [*batch k]")
-    predicted, truth = jnp.asarray(predicted), jnp.asarray(truth)
-    if (
-        0 in (predicted.ndim, truth.ndim, predicted.size, truth.size)
-        or predicted.shape[:-1] != truth.shape[:-1]
-    ):
-        raise ValueError(
-            "predicted and truth must be exponents [*batch k] with one batch; got shapes "
-            f"{predicted.shape} and {truth.shape}."
-        )
-    return predicted, truth

@@ -176,6 +176,14 @@ def test_scores_of_the_truth_and_of_anchors(lorenz):
     np.testing.assert_allclose(louder["lsd_squared"], np.log(4) ** 2, rtol=1e-3)
     assert math.isnan(constant["flee"]) and math.isnan(constant["shd"])
 
+    # Exponents in any order; NaN where one is.
+    wrong = lorenz.spectra[:, ::-1] + np.array([0.0, 0.0, 0.1])
+    other = scoring.score(lorenz, tests, wrong, None, lorenz.spectra)
+    np.testing.assert_allclose(other["flee"], 0.01, rtol=1e-6)
+    assert other["dky"] > 0
+    unknown = scoring.score(lorenz, tests, np.nan * wrong, None, lorenz.spectra)
+    assert math.isnan(unknown["flee"]) and math.isnan(unknown["dky"])
+
     gone = tests.copy()
     gone[1, 20:] = np.inf
     broken = scoring.score(lorenz, gone, None, ~lorenz.graph, None)

@@ -1,9 +1,11 @@
-"""Settings of the dysts benchmark: systems, recipes, protocol."""
+"""Settings of the dysts benchmark: systems, recipes, protocol; and a score of its own."""
 
+import numpy as np
 import pytest
+import scipy.signal
 
 import ndde_jax as ndde
-from benchmarks.dysts import generate, methods
+from benchmarks.dysts import generate, methods, scoring
 from benchmarks.dysts.settings import Recipe, protocol, recipes, regime, system_names
 
 
@@ -41,4 +43,17 @@ def test_round_coefficients_are_asked_for_by_name():
     assert methods.family(recipes()["node_flow"]) == ndde.models.Networks()
 
 
-# Forecasts and scores
+def test_the_papers_log_spectral_distance_is_a_mean_square():
+    rng, t = np.random.default_rng(0), 0.05 * np.arange(900)[:, None] * [1.0, 2.3, 3.1]
+    truth = np.sin(t) + 0.02 * rng.normal(size=t.shape)
+    predicted = 1.3 * np.sin(t + 1) + 0.03 * rng.normal(size=t.shape)
+    power, other = (scipy.signal.welch(x, nperseg=225, axis=0)[1][1:] for x in (truth, predicted))
+    expected = np.mean(np.log(power / other) ** 2)
+    both = np.stack([predicted, truth]), np.stack([truth, truth])
+    np.testing.assert_allclose(scoring.squared_spectral_distance(*both), [expected, 0], rtol=1e-9)
+    # The library's is its square root, variable by variable, in decibels and with a floor.
+    one = ndde.metrics.log_spectral_distance(predicted[:, :1], truth[:, :1], floor=0.0)
+    squared = scoring.squared_spectral_distance(predicted[:, :1], truth[:, :1])
+    np.testing.assert_allclose(one**2, squared * (10 / np.log(10)) ** 2, rtol=1e-9)
+    # Nothing at all is far away, not infinitely far.
+    assert np.isfinite(scoring.squared_spectral_distance(0 * truth, truth))

@@ -8,7 +8,6 @@ import scipy.signal
 from scipy.special import logsumexp
 from sklearn.neighbors import KernelDensity
 
-import ndde_jax as ndde
 from ndde_jax import metrics
 
 
@@ -103,25 +102,6 @@ def test_log_spectral_distance_of_a_rescaled_signal_in_decibels():
     assert metrics.log_spectral_distance(0 * truth, truth, floor=1e-3) < constant - 25
 
 
-@pytest.mark.parametrize("decibels", [False, True])
-def test_the_papers_log_spectral_distance_is_a_mean_square(decibels):
-    truth, predicted = oscillation(), 1.3 * oscillation(phase=1.0, seed=3)
-    power, other = (scipy.signal.welch(x, nperseg=225, axis=0)[1][1:] for x in (truth, predicted))
-    logarithm = (lambda p: 10 * np.log10(p)) if decibels else np.log
-    expected = np.mean((logarithm(power) - logarithm(other)) ** 2)
-    got = metrics.squared_log_spectral_distance(predicted, truth, decibels=decibels)
-    np.testing.assert_allclose(got, expected, rtol=1e-9)
-    assert metrics.squared_log_spectral_distance(truth, truth) == 0
-    # Ours is its square root, variable by variable.
-    one = metrics.log_spectral_distance(predicted[:, :1], truth[:, :1])
-    square = metrics.squared_log_spectral_distance(
-        predicted[:, :1], truth[:, :1], floor=1e-6, decibels=True
-    )
-    np.testing.assert_allclose(one**2, square, rtol=1e-9)
-    # Nothing at all is far away, not infinitely far.
-    assert np.isfinite(metrics.squared_log_spectral_distance(0 * truth, truth))
-
-
 def kernel_density(points, samples, variance):
     estimate = KernelDensity(bandwidth=np.sqrt(variance)).fit(points)
     return estimate.score_samples(samples)
@@ -181,22 +161,6 @@ def test_draws_are_fixed_unless_a_key_is_given():
     assert first == again != other
 
 
-def test_errors_of_exponents_and_dimensions():
-    truth = np.array([0.906, 0.0, -14.57])
-    model = np.array([[-15.0, 1.0, 0.1], [-0.1, -0.2, -0.3]])
-    both = np.stack([truth, truth])
-    np.testing.assert_allclose(
-        metrics.lyapunov_exponent_error(model, both), [(1 - 0.906) ** 2, (0.1 + 0.906) ** 2]
-    )
-    dimension = 2 + 0.906 / 14.57
-    np.testing.assert_allclose(
-        metrics.dimension_error(model, both), [(2 + 1.1 / 15 - dimension) ** 2, dimension**2]
-    )
-    assert np.isnan(metrics.lyapunov_exponent_error([np.nan, 0.0], [1.0, 0.0]))
-    spectrum = ndde.simulate.LyapunovSpectrum(jnp.array([1.0, 0.0]), jnp.zeros(2), jnp.ones(()))
-    assert float(metrics.lyapunov_exponent_error(spectrum, [0.9, 0.0])) == pytest.approx(0.01)
-
-
 def test_batches_equal_single_trajectories():
     truth = np.stack([oscillation(200, seed=i) for i in range(4)]).reshape(2, 2, 200, 3)
     predicted = truth + 0.1 * np.arange(4).reshape(2, 2, 1, 1) * np.linspace(0, 5, 200)[:, None]
@@ -243,7 +207,6 @@ def test_single_precision_stays_single():
         (lambda x: metrics.state_space_divergence(x, x, samples=x[:, :1]), "samples must be"),
         (lambda x: metrics.bounded(x, limit=0.0), "limit must be positive"),
         (lambda x: metrics.bounded(x[:0]), "at least one sample"),
-        (lambda x: metrics.dimension_error(x[0], x), "exponents"),
     ],
 )
 def test_unusable_input_is_refused(call, message):
