@@ -315,7 +315,6 @@ SPECS = [
         **LABELS, "scores": "scores", "graph": "graph"}),
     Spec("plot.plot_discovery", plot.plot_discovery, {}, {"found": "result"}),
     Spec("plot.plot_effects", plot.plot_effects, {}, {"effects": "result"}),
-    Spec("plot.plot_surface", plot.plot_surface, {}, {"surface": "result"}),
     Spec("plot.plot_interactions", plot.plot_interactions, {}, {"interactions": "result"}),
     Spec("plot.plot_forecast", plot.plot_forecast, {}, {"forecast": "result"}),
     Spec("plot.plot_intervention", plot.plot_intervention, {}, {"intervention": "result"}),

@@ -8,7 +8,6 @@ from ._effects import (
     plot_forecast as plot_forecast,
     plot_interactions as plot_interactions,
     plot_intervention as plot_intervention,
-    plot_surface as plot_surface,
     plot_trajectories as plot_trajectories,
 )
 from ._graphs import (

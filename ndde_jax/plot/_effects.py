@@ -34,18 +34,9 @@ def _check(value: Any, name: str, has: str, made_by: str) -> None:
         raise argument_error(name, f"what {made_by} returns", value)
 
 
-def plot_surface(surface: Any, *, fig: FigureBase | None = None) -> FigureBase:
-    """Plot the joint effect of two sources on a rate, beyond the curve of each.
-
-    Cells without data are hatched. A point marks cells whose 90 % interval excludes zero.
-
-    - `surface`: the result of `found.effects().surface(...)`.
-    - `fig`: figure or subfigure to draw on; by default a new one.
-
-    Raises ValueError for anything else.
-    """
-    _check(surface, "surface", "share_low", "found.effects().surface(...)")
-    fig = figure_for(fig, 4.4, 3.6)
+def draw_surface(surface: Any) -> FigureBase:
+    """Draw the joint effect of two sources on a rate, beyond the curve of each."""
+    fig = figure_for(None, 4.4, 3.6)
     _draw(fig, fig.add_subplot(), surface)
     return fig
 

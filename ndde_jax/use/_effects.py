@@ -197,10 +197,12 @@ class Surface:
     time_unit: str = ""
 
     def plot(self):
-        """Return a matplotlib Figure; needs matplotlib."""
-        from ..plot import plot_surface
+        """Return a matplotlib Figure; needs matplotlib. Cells without data are hatched; a point
+        marks cells whose 90 % interval excludes zero.
+        """
+        from ..plot._effects import draw_surface
 
-        return plot_surface(self)
+        return draw_surface(self)
 
     def __repr__(self) -> str:
         share, low, high = (percent(x, 1) for x in (self.share, self.share_low, self.share_high))
