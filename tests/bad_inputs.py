@@ -187,15 +187,6 @@ SPECS = [
     Spec("edge_scores", ndde.edge_scores, {}, {"result": "result"}),
     Spec("window_graph", ndde.window_graph, {}, {"result": "result"}),
     Spec("summary_graph", ndde.summary_graph, {}, {"graph": "values"}),
-    Spec("samples.noise_share", ndde.samples.noise_share, {}, {"x": "values"}),
-    Spec("samples.noise_autocorrelation", ndde.samples.noise_autocorrelation, {"x": X}, {
-        "x": "values", "order": "count_from_0"}),
-    Spec("samples.high_frequency_roll_off", ndde.samples.high_frequency_roll_off,
-         {}, {"x": "values"}),
-    Spec("samples.end_ringing", ndde.samples.end_ringing, {}, {"x": "values"}),
-    Spec("windows.choose_scheme", ndde.windows.choose_scheme, {"share": [0.1]}, {
-        "share": "values", "roll_off": "values", "ringing": "values", "regular": "flag",
-        "delayed": "flag"}),
     Spec("prior_knowledge", ndde.prior_knowledge, {"names": ("a", "b"), "lags": LAGS}, {
         "names": "amount", "lags": "lags", "forbidden": "edges", "required": "edges",
         "exogenous": "variables", "self_edges": "flag"}),

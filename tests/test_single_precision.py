@@ -63,7 +63,7 @@ DETERMINISTIC = {
     "windows": (lambda: windows().increment, 1e-4),
     "central windows": (lambda: windows(scheme="central4").increment, 1e-4),
     "midpoints": (lambda: ndde.select.midpoint_windows(X, dt=DT, lags=LAGS).history, 2e-2),
-    "noise": (lambda: ndde.samples.noise_share(X), 1e-4),
+    "noise": (lambda: windows().noise_share, 1e-4),
     "splines": (lambda: ndde.select.spline_graph(windows()).risk, 2e-2),
     "simulation": (system, 1e-3),
     "interpolated delays": (lambda: system(delays=16.7), 1e-3),

@@ -9,14 +9,13 @@ from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Float
 
-from .._checks import check_whole
 from .._spoken import listed
-from .._types import Checked, TrajectoryLike, divisor, to_jax
+from .._types import divisor
 from ._gaps import longest_run
 from ._samples import Samples
-from ._trajectories import Trajectories, read_trajectories
+from ._trajectories import Trajectories
 
 # Shortest stretch without missing values whose spectrum is used.
 SHORTEST_SPECTRUM = 64
@@ -44,113 +43,15 @@ BANDS, EMPTY, BY_CHANCE = 8, 0.5, 1e-4
 STEPS = 25
 
 
-def noise_share(x: TrajectoryLike, *, t: Any = None) -> Float[Array, "dim"]:
-    """Return the share of white noise in the variance of the one-step increments, per variable.
-
-    A signal that is smooth at the sampling interval is nearly a polynomial over a few samples, so
-    repeated differences remove it. What dynamical noise adds to the increments dₖ = Xₖ₊₁ − Xₖ is
-    independent from step to step, so differences keep it. With m = 4,
-
-        share = mean((Δᵐ d)²) / binomial(2m, m) / var(d),  clipped to [0, 1].
-
-    The share is about 0 for a smooth, well-sampled signal. For an SDE it is about σ²dt / var(d),
-    too high by a factor 1 + (relaxation rate × dt) because the drift responds to the noise. White
-    *observation* noise counts 1.8 times its own share of var(d), so the result quickly reaches 1.
-    A signal sampled so coarsely that it turns within a few samples also reads as noise.
-
-    **Arguments:**
-
-    - `x`: `[time dim]`, `[time]`, `[series time dim]` or a list of arrays `[time dim]`. NaN marks
-        missing values; differences that touch one are omitted. Trajectories are pooled.
-    - `t`: time stamps, only if they are irregular. Rates dₖ/Δₖ, with noise variance σ²/Δₖ, then
-        replace the increments. Divided differences at the midpoints replace the plain ones, scaled
-        to have expected square σ². The share is σ² mean(1/Δ) / var(d/Δ); for constant Δ this is the
-        formula above.
-
-    **Returns:** one number per variable; NaN without six complete samples in a row, 0 for a
-    variable whose increments do not vary.
-
-    **Raises:** `ValueError` for unusable `x` or `t`, as
-    [`lagged_windows`][ndde_jax.lagged_windows].
-
-    The order of differences follows Gasser, Sroka and Jennen-Steinmetz, *Residual variance and
-    residual pattern in nonlinear regression* (Biometrika, 1986), and Hall, Kay and Titterington,
-    *Asymptotically optimal difference-based estimation of variance* (Biometrika, 1990).
-
-    ```python
-    import numpy as np
-    import ndde_jax as ndde
-
-    smooth = np.sin(0.05 * np.arange(1000))
-    walk = np.cumsum(np.random.default_rng(0).normal(size=1000))
-    print(ndde.samples.noise_share(np.stack([smooth, walk], axis=1)))  # near [0, 1]
-    ```
-    """
-    data = read_trajectories(x, dt=1.0 if t is None else None, t=t)
-    return to_jax(pooled_noise_share(data), data.dtype)
-
-
-def noise_autocorrelation(x: TrajectoryLike, *, order: Checked[int] = ORDER) -> Float[Array, "dim"]:
-    """Return the lag-1 autocorrelation of the m-th difference of the increments, which reveals the
-    kind of noise.
-
-    White dynamical noise, which the system remembers, gives −m/(m+1). White observation noise,
-    added to each measurement and forgotten, gives −(m+1)/(m+2). Mixtures lie in between. A signal
-    that the differences have not removed gives a value above both.
-
-    The two values are close (−0.80 and −0.83 for m = 4), so they can be distinguished only if noise
-    dominates the differences and the series is long: with a standard deviation of 0.4/√time, they
-    are two standard deviations apart from 600 samples on. A smaller `order` separates them better
-    (−0.50 and −0.67 for m = 1, standard deviation 0.8/√time, 100 samples) but keeps more signal.
-
-    **Arguments:**
-
-    - `x`: as for [`noise_share`][ndde_jax.samples.noise_share], regularly sampled.
-    - `order`: m, the number of differences of the increments; 4 by default, as in `noise_share`.
-
-    **Returns:** one number per variable; NaN without order + 3 complete samples in a row, or if the
-    differences vanish.
-
-    **Raises:** `ValueError` for unusable `x`, or if `order` is negative.
-    """
-    check_whole(order, "order", least=0, most=100)
-    data = read_trajectories(x, dt=1.0, t=None)
-    xp = data.xp
-    products, squares = [], []
-    for value, present in zip(data.values, data.present, strict=True):
-        rest, ok = xp.diff(value, n=order + 1, axis=0), _runs(present, order + 2)
-        pair = (ok[1:] & ok[:-1])[:, None]
-        products.append(xp.where(pair, rest[1:] * rest[:-1], 0))
-        squares.append(xp.where(pair, (rest[1:] ** 2 + rest[:-1] ** 2) / 2, 0))
-    product = xp.sum(xp.concatenate(products), axis=0)
-    square = xp.sum(xp.concatenate(squares), axis=0)
-    return to_jax(xp.where(square > 0, product / divisor(square), xp.nan), data.dtype)
-
-
-def high_frequency_roll_off(x: TrajectoryLike) -> Float[Array, "dim"]:
+def pooled_roll_off(data: Trajectories) -> Any:
     """Return the ratio of the median power of the increments in the top quarter of frequencies to
-    that in the quarter below.
+    that in the quarter below, for each variable; NaN when traced, and without 64 samples in a row.
 
     White noise in the increments gives 0.9 to 1, noise that was band-limited before sampling 0.7,
     averages over the sampling interval (such as monthly means) less, and observation noise more
-    than 1. The ratio says little about signals without noise.
-
-    **Arguments:**
-
-    - `x`: as for [`noise_share`][ndde_jax.samples.noise_share], regularly sampled. The longest
-        stretch without missing values of each trajectory is used, if it has 64 samples.
-
-    **Returns:** one number per variable, with a standard deviation of about 8/√time; NaN if no
-    stretch is long enough.
-
-    **Raises:** `ValueError` for unusable `x`.
+    than 1, with a standard deviation of about 8/√time. The ratio says little about signals without
+    noise. The longest stretch without missing values of each trajectory is used.
     """
-    data = read_trajectories(x, dt=1.0, t=None)
-    return to_jax(pooled_roll_off(data), data.dtype)
-
-
-def pooled_roll_off(data: Trajectories) -> Any:
-    """Return `high_frequency_roll_off` of trajectories already read; NaN when traced."""
     if data.xp is jnp:
         return jnp.full((data.dim,), jnp.nan)
     top, below = [], []
@@ -172,33 +73,20 @@ def pooled_roll_off(data: Trajectories) -> Any:
     return np.where(low > 0, high / divisor(low), np.nan)
 
 
-def end_ringing(x: TrajectoryLike) -> Float[Array, "dim"]:
-    """Return how much stronger high frequencies are at both ends of a series than elsewhere.
+def pooled_ringing(data: Trajectories) -> Any:
+    """Return how much stronger high frequencies are at both ends of a series than elsewhere, for
+    each variable; NaN when traced, and without a trajectory of 64 samples, complete at both ends.
 
     Resampling by Fourier transform treats a series as periodic. The jump from its last value to its
     first leaves an oscillation at the sampling frequency that is strongest at the two ends (Gibbs)
     and that forward differences read as a fast drift. With E the mean of (Δ⁵x)² over 8 samples,
 
-        ringing = min(E at the start, E at the end) / 97 % quantile of E.
+        ringing = min(E at the start, E at the end) / 97 % quantile of E,
 
-    With noise alone, the value rarely exceeds 1, and exceeds 1.5 in about one series of 10⁵.
-    Ringing reaches 2 to 20. Bursts or transients count only if they occur at both ends.
-
-    **Arguments:**
-
-    - `x`: as for [`noise_share`][ndde_jax.samples.noise_share], regularly sampled. The largest
-        value counts among the trajectories that are complete at both ends and have 64 samples.
-
-    **Returns:** one number per variable; NaN if no trajectory is long enough.
-
-    **Raises:** `ValueError` for unusable `x`.
+    the largest of all trajectories. With noise alone, the value rarely exceeds 1, and exceeds 1.5
+    in about one series of 10⁵. Ringing reaches 2 to 20. Bursts or transients count only if they
+    occur at both ends.
     """
-    data = read_trajectories(x, dt=1.0, t=None)
-    return to_jax(pooled_ringing(data), data.dtype)
-
-
-def pooled_ringing(data: Trajectories) -> Any:
-    """Return `end_ringing` of trajectories already read; NaN when traced."""
     ringing = np.full(data.dim, np.nan)
     if data.xp is jnp:
         return jnp.asarray(ringing)
@@ -215,7 +103,28 @@ def pooled_ringing(data: Trajectories) -> Any:
 
 
 def pooled_noise_share(data: Trajectories) -> Any:
-    """Return `noise_share` of trajectories already read."""
+    """Return the share of white noise in the variance of the one-step increments, for each
+    variable; NaN without six complete samples in a row, 0 if the increments do not vary.
+
+    A signal that is smooth at the sampling interval is nearly a polynomial over a few samples, so
+    repeated differences remove it. What dynamical noise adds to the increments dₖ = Xₖ₊₁ − Xₖ is
+    independent from step to step, so differences keep it. With m = 4,
+
+        share = mean((Δᵐ d)²) / binomial(2m, m) / var(d),  clipped to [0, 1].
+
+    The share is about 0 for a smooth, well-sampled signal. For an SDE it is about σ²dt / var(d),
+    too high by a factor 1 + (relaxation rate × dt) because the drift responds to the noise. White
+    *observation* noise counts 1.8 times its own share of var(d), so the result quickly reaches 1.
+    A signal sampled so coarsely that it turns within a few samples also reads as noise.
+
+    For irregular times, rates dₖ/Δₖ, with noise variance σ²/Δₖ, replace the increments. Divided
+    differences at the midpoints replace the plain ones, scaled to have expected square σ². The
+    share is σ² mean(1/Δ) / var(d/Δ); for constant Δ this is the formula above.
+
+    The order of differences follows Gasser, Sroka and Jennen-Steinmetz, *Residual variance and
+    residual pattern in nonlinear regression* (Biometrika, 1986), and Hall, Kay and Titterington,
+    *Asymptotically optimal difference-based estimation of variance* (Biometrika, 1990).
+    """
     xp, m = data.xp, ORDER
     rates, squares, kept, complete = [], [], [], []
     for value, present, interval in zip(data.values, data.present, data.intervals, strict=True):

@@ -5,7 +5,6 @@ Windows are made by [`lagged_windows`][ndde_jax.lagged_windows].
 
 from ._choose_lags import choose_lags as choose_lags
 from ._prior import PriorKnowledge as PriorKnowledge
-from ._stencils import choose_scheme as choose_scheme
 from ._windows import (
     PartialWindows as PartialWindows,
     Scaling as Scaling,

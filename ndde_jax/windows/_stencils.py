@@ -3,10 +3,6 @@
 from typing import Any
 
 import numpy as np
-from jaxtyping import ArrayLike, Float
-
-from .._checks import check_concrete, check_flag, check_real_array, short_repr
-from .._types import Checked
 
 # Weights of X[k + offset] in dt * dX/dt(k).
 STENCILS: dict[str, dict[int, float]] = {
@@ -42,49 +38,21 @@ RINGING_ENDS = 20
 
 
 def choose_scheme(
-    share: Checked[Float[ArrayLike, "dim"]],
-    roll_off: Checked[Float[ArrayLike, "dim"] | None] = None,
-    ringing: Checked[Float[ArrayLike, "dim"] | None] = None,
-    *,
-    regular: Checked[bool] = True,
-    delayed: Checked[bool] = False,
+    share: Any, roll_off: Any = None, ringing: Any = None, *, regular=True, delayed=False
 ) -> str:
-    """Return the difference scheme that `scheme="auto"` selects.
+    """Return the difference scheme that `scheme="auto"` selects, from the noise of each variable.
 
     Differences over more samples approximate the derivative better and add fewer two-step paths to
     the graph, but if white noise drives the system they measure the current velocity instead of the
     drift. They are therefore used if the increments are mostly signal, the noise was filtered
-    before sampling, or the series rings at its ends.
+    before sampling, or the series rings at its ends. The mean share, the geometric mean of the
+    roll-offs and the largest ringing decide.
 
-    **Arguments:**
-
-    - `share`: [`noise_share`][ndde_jax.samples.noise_share] of each variable; their mean decides.
-    - `roll_off`: [`high_frequency_roll_off`][ndde_jax.samples.high_frequency_roll_off] of each
-        variable; their geometric mean decides. By default, not filtered.
-    - `ringing`: [`end_ringing`][ndde_jax.samples.end_ringing] of each variable; the largest
-        decides. By default, no ringing.
-    - `regular`: whether the samples are equally spaced. If not, only `"euler"` is possible.
-    - `delayed`: whether past states are candidates and
-        [`midpoint_windows`][ndde_jax.select.midpoint_windows] an option. The noise in a central
-        difference is also in the present state. Past states separate it from the signal there and
-        thus appear as drivers. [`discover`][ndde_jax.discover] also has this option if the roll-off
-        is low.
-
-    **Returns:** `"central4"` for a share below 0.001, or ringing above 1.5, or a share below 0.7
-    with a roll-off below 0.83; `"central"` for a share below 0.03; otherwise, or if the share could
-    not be estimated, `"euler"`. With `delayed`, `"midpoint"` replaces a central scheme, except for
-    ringing or a share below 0.001.
+    `delayed`: whether past states are candidates and
+    [`midpoint_windows`][ndde_jax.select.midpoint_windows] an option. The noise in a central
+    difference is also in the present state. Past states separate it from the signal there and thus
+    appear as drivers.
     """
-    for name, value in (("share", share), ("roll_off", roll_off), ("ringing", ringing)):
-        if value is not None:
-            check_real_array(value, name, "one per variable")
-            check_concrete(f"choose_scheme, by its argument {name},", value)
-            if np.ndim(value) > 1 or np.size(value) < 1:
-                raise ValueError(
-                    f"{name} must be one number per variable; got {short_repr(value)}."
-                )
-    check_flag(regular, "regular")
-    check_flag(delayed, "delayed")
     return _decide(share, roll_off, ringing, regular, delayed)[0]
 
 

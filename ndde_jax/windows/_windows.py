@@ -91,13 +91,14 @@ class Windows(eqx.Module):
         share no sample.
     - `scaling`: conversion to physical units.
     - `dt`: mean sampling interval.
-    - `noise_share`: estimated share of white noise in the variance of one-step increments, see
-        [`noise_share`][ndde_jax.samples.noise_share]. It has no gradient.
-    - `roll_off`: whether that noise was filtered before sampling, see
-        [`high_frequency_roll_off`][ndde_jax.samples.high_frequency_roll_off]; NaN if made inside
-        `jit`.
-    - `ringing`: whether both ends ring, see [`end_ringing`][ndde_jax.samples.end_ringing]; NaN if
-        made inside `jit`.
+    - `noise_share`: estimated share of white noise in the variance of one-step increments: about 0
+        for a smooth signal, and near 1 where dynamical noise or measurement errors dominate. It has
+        no gradient.
+    - `roll_off`: power of the increments in the top quarter of frequencies, relative to the quarter
+        below: 0.9 to 1 for white noise, less for noise that was filtered or averaged before
+        sampling; NaN if made inside `jit`.
+    - `ringing`: how much stronger high frequencies are at both ends than elsewhere: above 1.5 for
+        data resampled by Fourier transform; NaN if made inside `jit`.
     - `dropped`: number of rows that are not valid because a value is missing.
     - `prior`: allowed and required edges, see [`prior_knowledge`][ndde_jax.prior_knowledge].
     - `lags`: candidate lags, in samples. Static.
@@ -237,9 +238,10 @@ def lagged_windows(
         `"central"`, `"central4"`: second and fourth order, for data with little noise. If noise
         drives the system they estimate the current velocity (the mean of forward and backward
         drift), not the drift.
-        `"auto"`: selected by [`choose_scheme`][ndde_jax.windows.choose_scheme] from the estimated
-        noise; `explain()` of the result states the scheme and the reason. If a trajectory rings at
-        both ends, up to 20 samples there count as missing.
+        `"auto"`: selected from the estimated noise. `"central4"` if its mean share is below 0.001,
+        if it was filtered before sampling (a roll-off below 0.83 and a share below 0.7), or if a
+        trajectory rings at both ends, where up to 20 samples then count as missing; `"central"` if
+        the share is below 0.03; otherwise `"euler"`. `explain()` of the result states the reason.
     - `names`: names of the variables, for error messages.
     - `prior`: forbidden and required edges, from [`prior_knowledge`][ndde_jax.prior_knowledge];
         every fit to these windows obeys it.
@@ -314,9 +316,8 @@ def cut_windows(measured: Measurements, lags: tuple[int, ...], scheme: str, prio
     if scheme == "auto":
         if xp is jnp:
             raise ValueError(
-                "scheme='auto' needs to see the data and cannot run inside jit, vmap or grad; call "
-                "choose_scheme(noise_share(x), high_frequency_roll_off(x), end_ringing(x)) outside "
-                "and pass its result."
+                "scheme='auto' needs to see the data and cannot run inside jit, vmap or grad; make "
+                "windows outside and pass their scheme."
             )
         scheme = choose_scheme(*noise, regular=data.regular)
         if data.regular and rings(measured.ringing):

@@ -217,7 +217,7 @@ def test_a_fast_signal_that_looks_filtered_is_read_halfway_through_each_step():
 def test_what_rings_at_its_ends_keeps_central_differences():
     """Resampled by Fourier transform; steps would be between samples that ring."""
     x = scipy.signal.resample(np.asarray(spiky(n=800).values[0]), 2400)
-    assert np.any(np.asarray(ndde.samples.end_ringing(x)) > 1.5)
+    assert np.any(np.asarray(ndde.lagged_windows(x, dt=1.0).ringing) > 1.5)
     samples = ndde.read_samples(x, dt=0.025 / 3)
     screened, said, _ = choose_windows(samples, lags=(0,), scheme="auto", prior=None)
     assert screened.windows.scheme == "central4" and said == ()

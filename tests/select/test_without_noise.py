@@ -161,7 +161,7 @@ def test_flows_of_dysts_without_noise_have_their_own_graphs():
         start = np.ravel(np.asarray(flow.ic, float))
         run = solve_ivp(lambda t, y, f=flow: f.rhs(y, t), (0, t[-1]), start, "LSODA", t, rtol=1e-9)
         x = run.y.T[1000:]
-        if len(x) < n or ndde.samples.noise_share(x).mean() > 1e-3:
+        if len(x) < n or ndde.lagged_windows(x, dt=1.0).noise_share.mean() > 1e-3:
             continue
         found = ndde.discover(x, dt=t[1], key=jr.key(0))
         # A variable may be recognised as a clock.

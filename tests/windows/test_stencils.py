@@ -11,12 +11,8 @@ import scipy.linalg
 import scipy.signal
 from hypothesis import given, settings
 
-from ndde_jax.samples._noise import (
-    end_ringing,
-    high_frequency_roll_off,
-    noise_autocorrelation,
-    noise_share,
-)
+from ndde_jax.samples._noise import pooled_noise_share, pooled_ringing, pooled_roll_off
+from ndde_jax.samples._trajectories import read_trajectories
 from ndde_jax.windows._stencils import (
     DOMINANT_SHARE,
     FILTERED_ROLL_OFF,
@@ -26,6 +22,18 @@ from ndde_jax.windows._stencils import (
     choose_scheme,
 )
 from ndde_jax.windows._windows import lagged_windows
+
+
+def noise_share(x, t=None):
+    return pooled_noise_share(read_trajectories(x, dt=1.0 if t is None else None, t=t))
+
+
+def roll_off_of(x):
+    return pooled_roll_off(read_trajectories(x, dt=1.0, t=None))
+
+
+def ringing_of(x):
+    return pooled_ringing(read_trajectories(x, dt=1.0, t=None))
 
 
 def physical_rates(windows):
@@ -148,27 +156,6 @@ def test_irregular_sampling_is_not_mistaken_for_noise():
     np.testing.assert_allclose(noise_share(signal + walk, t=t), [expected], rtol=0.1)
 
 
-def test_kinds_of_noise_are_told_apart():
-    rng = np.random.default_rng(3)
-    white = rng.normal(size=(20_000, 1))
-    smooth = 10 * np.sin(0.1 * np.arange(20_000))[:, None]
-    for order in (1, 4):
-        dynamical = noise_autocorrelation(smooth * (order > 1) + white.cumsum(axis=0), order=order)
-        observed = noise_autocorrelation(smooth * (order > 1) + white, order=order)
-        np.testing.assert_allclose(dynamical, -order / (order + 1), atol=0.015)
-        np.testing.assert_allclose(observed, -(order + 1) / (order + 2), atol=0.015)
-
-
-def test_autocorrelation_ignores_missing_values():
-    x = np.random.default_rng(4).normal(size=(60, 2)).cumsum(axis=0)
-    split = np.concatenate([x[:30], np.full((1, 2), np.nan), x[30:]])
-    expected = noise_autocorrelation([x[:30], x[30:]])
-    np.testing.assert_allclose(noise_autocorrelation(split), expected, rtol=1e-12)
-    assert np.isnan(noise_autocorrelation(x[:6])).all()
-    with pytest.raises(ValueError, match="order must not be negative"):
-        noise_autocorrelation(x, order=-1)
-
-
 def test_share_needs_six_samples_and_variation():
     x = np.random.default_rng(5).normal(size=(30, 1))
     assert np.isnan(noise_share(x[:5])).all()
@@ -222,17 +209,17 @@ def test_roll_off_tells_white_from_filtered_noise():
     rng = np.random.default_rng(0)
     fine = np.cumsum(rng.normal(size=(8 * 16384, 2)), axis=0)
     fine -= np.linspace(0, 1, len(fine))[:, None] * (fine[-1] - fine[0])[None]  # periodic
-    white = high_frequency_roll_off(fine[::8])
+    white = roll_off_of(fine[::8])
     np.testing.assert_allclose(white, 1, atol=0.15)
     assert choose_scheme(np.array([0.3, 0.3]), white) == "euler"
 
     low, high = (np.pi * np.linspace(a, a + 0.25, 1001) for a in (0.5, 0.75))
     power = lambda w: np.mean((2 * np.sin(w / 2) / w) ** 2)  # noqa: E731
-    filtered = high_frequency_roll_off(scipy.signal.resample(fine, 16384))
+    filtered = roll_off_of(scipy.signal.resample(fine, 16384))
     np.testing.assert_allclose(filtered, power(high) / power(low), atol=0.15)
     assert choose_scheme(np.array([0.3, 0.3]), filtered) == "central4"
 
-    averaged = high_frequency_roll_off(fine.reshape(16384, 8, 2).mean(axis=1))
+    averaged = roll_off_of(fine.reshape(16384, 8, 2).mean(axis=1))
     assert float(jnp.max(averaged)) < FILTERED_ROLL_OFF
 
 
@@ -240,9 +227,9 @@ def test_roll_off_uses_the_longest_stretch_and_needs_64_samples():
     walk = np.cumsum(np.random.default_rng(1).normal(size=(400, 1)), axis=0)
     broken = walk.copy()
     broken[100] = np.nan
-    np.testing.assert_allclose(high_frequency_roll_off(broken), high_frequency_roll_off(walk[101:]))
-    assert np.isnan(high_frequency_roll_off(walk[:63])).all()
-    assert np.isnan(jax.jit(high_frequency_roll_off)(walk)).all()
+    np.testing.assert_allclose(roll_off_of(broken), roll_off_of(walk[101:]))
+    assert np.isnan(roll_off_of(walk[:63])).all()
+    assert np.isnan(jax.jit(roll_off_of)(walk)).all()
 
 
 def test_ringing_marks_series_resampled_as_if_periodic():
@@ -252,22 +239,22 @@ def test_ringing_marks_series_resampled_as_if_periodic():
     fine -= np.linspace(0, 1, len(fine))[:, None] * (fine[-1] - fine[0])[None]
     fine[:, 1] += np.linspace(0, 500, len(fine))
     resampled = scipy.signal.resample(fine, 1000)
-    ringing = np.asarray(end_ringing(resampled))
+    ringing = ringing_of(resampled)
     assert ringing[0] < 1 and ringing[1] > 10
     assert choose_scheme(np.full(2, 0.9), None, ringing) == "central4"
     assert choose_scheme(np.full(2, 0.9), None, ringing, delayed=True) == "central4"
     assert choose_scheme(np.full(2, 0.9), None, ringing, regular=False) == "euler"
     # The same noise sampled point by point does not ring, nor does noise with a burst at one end.
-    assert np.all(np.asarray(end_ringing(fine[::8])) < RINGING)
+    assert np.all(ringing_of(fine[::8]) < RINGING)
     burst = fine[::8].copy()
     burst[:4] += 100 * rng.normal(size=(4, 2))
-    assert np.all(np.asarray(end_ringing(burst)) < RINGING)
+    assert np.all(ringing_of(burst) < RINGING)
     # One of several trajectories suffices; short, interrupted or traced ones do not count.
-    np.testing.assert_allclose(end_ringing([fine[::8], resampled])[1], ringing[1])
-    assert np.isnan(end_ringing(resampled[:63])).all()
+    np.testing.assert_allclose(ringing_of([fine[::8], resampled])[1], ringing[1])
+    assert np.isnan(ringing_of(resampled[:63])).all()
     torn = np.where(np.arange(1000)[:, None] < 3, np.nan, resampled)
-    assert np.isnan(end_ringing(torn)).all()
-    assert np.isnan(jax.jit(end_ringing)(resampled)).all()
+    assert np.isnan(ringing_of(torn)).all()
+    assert np.isnan(jax.jit(ringing_of)(resampled)).all()
 
 
 def test_automatic_windows_leave_out_ringing_ends():
@@ -286,5 +273,5 @@ def test_automatic_windows_leave_out_ringing_ends():
 
 def test_ringing_is_rare_in_white_noise():
     walks = np.cumsum(np.random.default_rng(3).normal(size=(500, 200)), axis=0)
-    ringing = np.asarray(end_ringing(walks))
+    ringing = ringing_of(walks)
     assert np.mean(ringing > RINGING) == 0 and np.mean(ringing > 1) < 0.02

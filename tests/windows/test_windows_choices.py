@@ -123,7 +123,7 @@ def test_refusals(x, options, message):
 
 
 def test_refusals_under_jit():
-    with pytest.raises(ValueError, match="outside and pass its result"):
+    with pytest.raises(ValueError, match="outside and pass their scheme"):
         jax.jit(lambda x: lagged_windows(x, dt=1.0, scheme="auto"))(X)
     with pytest.raises(ValueError, match="pass dt instead of t"):
         jax.jit(lambda t: lagged_windows(X, t=t, scheme="central"))(np.arange(30.0))
