@@ -122,8 +122,6 @@ SPECS = [
     Spec("measure.refine_delays", ndde.measure.refine_delays,
          {"x": X, "graph": graph, "dt": 0.5, "lags": LAGS},
          {"graph": "graph", "dt": "dt", "lags": "lags", "x": "values"}),
-    Spec("select.search_lags", ndde.select.search_lags, W, {
-        **REFIT, "coefficient": "optional_positive", "shortlist": "count"}),
     Spec("select.spline_graph", ndde.select.spline_graph, {"windows": windows}, {
         "windows": "windows", "shortlist": "count"}),
     Spec("assess.error_rates", ndde.assess.error_rates, {"windows": windows, "graph": graph}, {
@@ -132,8 +130,6 @@ SPECS = [
         "windows": "windows", "graph": "graph"}),
     Spec("select.fit_splines", ndde.select.fit_splines, {"windows": windows, "graph": graph}, {
         "windows": "windows", "graph": "graph"}),
-    Spec("select.exact_graph", ndde.select.exact_graph,
-         W, {**REFIT, "coefficient": "optional_positive"}),
     Spec("SignalStrengths.kept", lambda coefficient: strengths().kept(coefficient), {}, {
         "coefficient": "optional_positive"}),
     Spec("select.coefficient_path", ndde.select.coefficient_path,

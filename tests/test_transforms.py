@@ -173,7 +173,7 @@ def test_gates_that_are_improved(systems):
 
 @pytest.mark.slow
 def test_search_among_lags():
-    """`midpoint_windows`, `spline_graph` and `search_lags` in one, from samples to a graph."""
+    """`midpoint_windows`, `spline_graph` and `Moves` in one, from samples to a graph."""
     # With errors: without any, many graphs describe a record to the last digit, and which of them a
     # local search finds depends on the order of its moves, which differs under `jit`.
     x, keys = jnp.stack([trajectory(k) for k in jr.split(jr.key(5), 2)]), jr.split(jr.key(6), 2)
@@ -182,8 +182,8 @@ def test_search_among_lags():
 
     def one(x, k):
         windows = ndde.select.midpoint_windows(x, dt=0.1, lags=(0, 4))
-        found = ndde.select.search_lags(windows, key=k, config=config, shortlist=3)
-        return windows.history, found.screening.rate, found.graph, found.evidence
+        found = ndde.recover(windows, ndde.select.Moves(3, config), key=k)
+        return windows.history, found.details.rate, found.graph, found.scores
 
     singles, traced = list(zip(x, keys, strict=True)), eqx.filter_jit(one)
     check_compiled(traced, (x, keys), singles, rtol=1e-3, atol=1e-5)

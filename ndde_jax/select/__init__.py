@@ -13,8 +13,8 @@ A strategy and a price are values. The strategies are:
 
 The prices are `EBIC`, the default, which needs no coefficient, and `PerInput(λ)`, the paper's.
 
-The building blocks can be called directly: `spline_graph`, `search_lags`, `exact_graph`,
-`coefficient_path`, and `midpoint_windows`, whose states a model makes more accurate.
+The building blocks can be called directly: `spline_graph`, `coefficient_path`, and
+`midpoint_windows`, whose states a model makes more accurate.
 """
 
 from ..fit._prices import EBIC as EBIC, AbstractPrice as AbstractPrice, PerInput as PerInput
@@ -25,15 +25,11 @@ from ._splines import SplineGraph as SplineGraph, spline_graph as spline_graph
 from ._strategies import (
     AbstractStrategy as AbstractStrategy,
     CoefficientPath as CoefficientPath,
-    ExactGraph as ExactGraph,
     Exhaustive as Exhaustive,
     Gates as Gates,
-    LagSearch as LagSearch,
     Moves as Moves,
     Recovery as Recovery,
     Splines as Splines,
     SweptGraphs as SweptGraphs,
     coefficient_path as coefficient_path,
-    exact_graph as exact_graph,
-    search_lags as search_lags,
 )

@@ -156,7 +156,7 @@ class Default(AbstractStrategy):
     splines and products choose inputs and describe the drift. Where a closed-form test finds that
     smooth functions of these inputs explain more, a network is fitted. Unless it is clearly worse,
     networks judge edges added, dropped and exchanged (see
-    [`search_lags`][ndde_jax.select.search_lags]). If the result is better by the extended Bayesian
+    [`Moves`][ndde_jax.select.Moves]). If the result is better by the extended Bayesian
     information criterion, the network replaces the splines. Edges whose lower bound is not positive
     are dropped, and so are edges that are not worth a given price.
 

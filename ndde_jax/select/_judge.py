@@ -195,7 +195,8 @@ SPARE_SLOTS, FEWEST_SLOTS = 4, 8
 class Judged(NamedTuple):
     """The judgement of networks on one target, in NumPy.
 
-    - `mask`, `evidence`: of every input; see [`LagSearch`][ndde_jax.select.LagSearch].
+    - `mask`, `evidence`: of every input, whether it is kept and its score; see
+        [`Moves`][ndde_jax.select.Moves].
     - `worth`: rise of the corrected risk without a kept edge, its fall with a dropped edge among
         `slots`, 0 elsewhere.
     - `blocks`: rise of the risk without each kept edge by block of the record, `[input block]`;

@@ -1,8 +1,7 @@
 """Interface and result of a strategy, and the strategies as values: each has its own settings, and
 its docstring states its cost.
 
-Searches used by a single strategy are here too: all graphs of few inputs, moves ranked by a
-linearised network, and the path of a coefficient.
+The path of a coefficient, which a strategy uses, is here too.
 """
 
 import abc
@@ -30,8 +29,7 @@ from .._checks import (
     is_traced,
     short_repr,
 )
-from .._memory import drop_programs_if_many
-from .._types import Checked, Graph, RealScalarLike, Scores, Settings, namespace_of, setting, to_jax
+from .._types import Checked, Graph, Scores, Settings, namespace_of, setting, to_jax
 from ..fit._fit import FitConfig, FitResult, Status, fit
 from ..fit._prices import EBIC, RESOLUTION, AbstractPrice, PerInput, as_price
 from ..fit._refit import (
@@ -39,7 +37,6 @@ from ..fit._refit import (
     best_of_starts,
     blocks_of,
     checked_graph,
-    checked_refit,
     fit_layers,
     folds_of,
     held_out_squares,
@@ -235,221 +232,6 @@ def held_out_errors(
 
     errors = data.each_target(target, key, jnp.swapaxes(masks, 0, 1))
     return errors, share / jnp.maximum(jnp.sum(share), 1)
-
-
-# ---- moves among collinear inputs ----
-
-
-class LagSearch(eqx.Module):
-    """A graph found by [`search_lags`][ndde_jax.select.search_lags], with evidence for its edges.
-
-    - `graph`: `[source target lag]`.
-    - `evidence`: rise of the logarithm of a target's risk without a kept edge, or its fall with a
-      dropped one, `[source target lag]`. Kept edges are evaluated by a refit without them, dropped
-      ones by linearisation (on the shortlist) or by a regression on splines (elsewhere).
-    - `risk`: standardised mean squared error per target, corrected for the parameters used.
-    - `threshold`: least fall of that risk for which an edge is kept, `[target]`.
-    - `screening`: the [`SplineGraph`][ndde_jax.select.SplineGraph] it started from.
-    """
-
-    graph: Graph
-    evidence: Scores
-    risk: Float[jax.Array, "target"]
-    threshold: Float[jax.Array, "target"]
-    screening: SplineGraph
-
-
-def search_lags(
-    windows: Checked[Windows],
-    *,
-    key: Checked[PRNGKeyArray],
-    coefficient: Checked[RealScalarLike | AbstractPrice | None] = None,
-    config: Checked[StrengthConfig | None] = None,
-    shortlist: Checked[int] = 12,
-) -> LagSearch:
-    """Search for the graph among many candidate lags, neighbours of which are nearly collinear.
-
-    For each target, [`spline_graph`][ndde_jax.select.spline_graph] makes a shortlist and a first
-    choice. A network is fitted on that choice and improved by local search: an edge is added,
-    dropped, or *swapped* for another. All moves are ranked by the risk after one Gauss–Newton step,
-    the best few are refitted, and the best of these is taken if it lowers risk + price × edges,
-    with the price of [`SignalStrengths.kept`][ndde_jax.measure.SignalStrengths.kept]. Unlike for
-    [`Gates`][ndde_jax.select.Gates], the cost does not grow with the number of candidates, and one
-    move can correct a wrong lag without passing through a worse graph. Edges that the prior of the
-    windows decides are not changed.
-
-    **Arguments:**
-
-    - `windows`: windows of one system; [`midpoint_windows`][ndde_jax.select.midpoint_windows] if
-        noise drives the system, because lags that are off by half a step lose edges.
-    - `key`: random key of the initial weights.
-    - `coefficient`: λ, where an edge costs λ/F of its target's variance for F candidates, or a
-        price; by default [`EBIC`][ndde_jax.select.EBIC].
-    - `config`: [`StrengthConfig`][ndde_jax.fitting.StrengthConfig]: `restarts` and `steps` of first
-        fits, `fold_steps` of refits, and the most moves, `search`.
-    - `shortlist`: number of inputs to search among per target, static.
-
-    **Returns:** [`LagSearch`][ndde_jax.select.LagSearch]; NaN for windows that
-    [`fit`][ndde_jax.fit] would refuse.
-
-    **Raises:** `ValueError` for a batch of systems (use `jax.vmap`).
-
-    ```python
-    import jax, numpy as np
-    import ndde_jax as ndde
-
-    t = np.arange(300) * 0.1
-    windows = ndde.lagged_windows(np.stack([np.sin(t), np.cos(t)], 1), dt=0.1, scheme="central4")
-    print(ndde.select.search_lags(windows, key=jax.random.key(0)).graph[:, :, 0])
-    ```
-    """
-    config, key = checked_refit("search_lags", windows, config, key)
-    price = as_price(coefficient, "coefficient")
-    check_whole(shortlist, "shortlist")
-    screening = spline_graph(windows, shortlist=shortlist)
-    if is_traced(windows, screening, price, key):
-        return _search_traced(windows, screening, price, config, key)
-    data = KnownData(windows)
-    numbers = functools.partial(to_jax, dtype=data.dtype)
-    if data.refused:
-        nothing = numbers(np.full(data.dim, np.nan))
-        return LagSearch(screening.graph, screening.evidence, nothing, nothing, screening)
-    rows = judge(data, screening, price, config, key=key)
-    return LagSearch(
-        graph=to_jax(from_flat_inputs(np.stack([row.mask for row in rows]))),
-        evidence=numbers(from_flat_inputs(np.stack([row.evidence for row in rows]))),
-        risk=numbers(np.array([row.risk for row in rows])),
-        threshold=numbers(np.array([row.threshold for row in rows])),
-        screening=screening,
-    )
-
-
-@eqx.filter_jit
-def _search_traced(windows, screening: SplineGraph, price, config, key) -> LagSearch:
-    data = FlatData(windows)
-    n, n_inputs = data.total, data.inputs.shape[1]
-    first, spline_evidence = flat_inputs(screening.graph), flat_inputs(screening.evidence)
-
-    def target(output, key, slots, chosen, undecided, evidence):
-        inputs = data.inputs[:, slots]
-        undecided = undecided[slots]
-        problem = MoveProblem(inputs, output, data.weight, n_inputs, price, config, undecided)
-        state = problem.from_scratch(chosen[slots], key)
-        mask, found, linear, paid = problem.search(state, n)
-        inside = problem.evidence(mask, found, linear, n)
-        evidence = evidence.at[slots].set(inside)
-        chosen = jnp.zeros(n_inputs, bool).at[slots].set(mask)
-        return chosen, evidence, found.corrected_risk(n), paid
-
-    each = (screening.shortlist, first, data.undecided, spline_evidence)
-    mask, evidence, risk, threshold = data.each_target(target, key, *each)
-    refused = data.refused
-    return LagSearch(
-        graph=from_flat_inputs(mask) & ~refused,
-        evidence=jnp.where(refused, jnp.nan, from_flat_inputs(evidence)),
-        risk=jnp.where(refused, jnp.nan, risk),
-        threshold=jnp.where(refused, jnp.nan, threshold),
-        screening=screening,
-    )
-
-
-# ---- all graphs of few inputs ----
-
-# 2^F refits per target: 4096 at twelve inputs, half a minute each.
-MOST_INPUTS = 12
-
-
-class ExactGraph(eqx.Module):
-    """The best of all graphs, for each target.
-
-    - `graph`: minimiser of risk + price × number of inputs, `[source target lag]`.
-    - `margin`: excess cost of the second-best subset of inputs, `[target]`; infinite if the prior
-        allows only one subset.
-    - `price`: price of one input, `[target]`.
-    - `subsets`: all subsets of inputs in the order of `risk`, `[subset lag source]`.
-    - `risk`: risk of every subset, corrected for the parameters used, `[target subset]`.
-    """
-
-    graph: Graph
-    margin: Float[Array, "target"]
-    price: Float[Array, "target"]
-    subsets: Bool[Array, "subset lag source"]
-    risk: Float[Array, "target subset"]
-
-
-def exact_graph(
-    windows: Checked[Windows],
-    *,
-    key: Checked[PRNGKeyArray],
-    coefficient: Checked[float | AbstractPrice | None] = None,
-    config: Checked[StrengthConfig | None] = None,
-) -> ExactGraph:
-    """Minimise the L0 objective by trying every subset of inputs of every target.
-
-    The objective is a sum over targets, so 2^F refits per target suffice. The minimum is exact up
-    to the refits, each the best of `config.restarts` nonconvex fits.
-
-    **Arguments:**
-
-    - `windows`: windows of one system with at most 12 candidate inputs, F = dim · lags.
-    - `key`: random key of the refits.
-    - `coefficient`: λ, where an input costs λ/F as in [`L0NDDE`][ndde_jax.L0NDDE], or a price,
-        computed at the least risk of all subsets; by default [`EBIC`][ndde_jax.select.EBIC].
-    - `config`: [`StrengthConfig`][ndde_jax.fitting.StrengthConfig].
-
-    **Raises:** `ValueError` for a batch of systems or for more than 12 inputs, which
-    [`recover`][ndde_jax.recover] can search.
-
-    ```python
-    import jax, numpy as np
-    import ndde_jax as ndde
-
-    t = np.arange(300) * 0.1
-    windows = ndde.lagged_windows(np.stack([np.sin(t), np.cos(t)], 1), dt=0.1, scheme="central4")
-    print(ndde.select.exact_graph(windows, key=jax.random.key(0)).graph[:, :, 0])
-    ```
-    """
-    config, key = checked_refit("exact_graph", windows, config, key)
-    price = as_price(coefficient, "coefficient")
-    n_inputs = windows.dim * windows.n_lags
-    if n_inputs > MOST_INPUTS:
-        raise ValueError(
-            f"windows have {n_inputs} candidate inputs with 2^{n_inputs} subsets; at most "
-            f"{MOST_INPUTS} inputs can be enumerated. Use ndde_jax.recover, or fewer lags."
-        )
-    drop_programs_if_many(windows, coefficient, config, key)
-    return _enumerate(windows, price, config, key)
-
-
-@eqx.filter_jit
-def _enumerate(windows: Windows, price: AbstractPrice, config: StrengthConfig, key) -> ExactGraph:
-    data = FlatData(windows)
-    dim, n_inputs = data.dim, data.inputs.shape[1]
-    subsets = np.array(list(itertools.product((False, True), repeat=n_inputs)))
-    subsets = jnp.asarray(subsets[np.argsort(subsets.sum(axis=1), kind="stable")])
-
-    def target(output, key):
-        def risk(mask):
-            _, chosen = best_of_starts(data, mask, output, config, n_inputs, key=key)
-            return chosen.corrected_risk(data.total)
-
-        return jax.lax.map(risk, subsets)
-
-    risk = jnp.where(data.refused, jnp.nan, data.each_target(target, key))
-    paid = price(jnp.min(risk, axis=1), data.total, n_inputs, config.width)
-    cost = risk + paid[:, None] * jnp.sum(subsets, axis=1).astype(risk.dtype)[None]
-    candidate = jnp.broadcast_to(subsets, (dim, *subsets.shape))
-    obeys = jnp.all(data.apply_prior(candidate) == candidate, axis=2)
-    cost = jnp.where(obeys, cost, jnp.inf)
-    best = jnp.argmin(cost, axis=1)
-    ordered = jnp.sort(cost, axis=1)
-    return ExactGraph(
-        graph=from_flat_inputs(subsets[best]),
-        margin=ordered[:, 1] - ordered[:, 0],
-        price=paid,
-        subsets=subsets.reshape(-1, n_inputs // dim, dim),
-        risk=risk,
-    )
 
 
 # ---- strategies ----
@@ -668,13 +450,26 @@ class Splines(AbstractStrategy):
 
 class Moves(AbstractStrategy):
     """A search by moves from the choice of splines, with networks as judges: edges are added,
-    dropped and exchanged.
+    dropped and exchanged. For many candidate lags, neighbours of which are nearly collinear.
 
-    The cost depends little on the number of candidates, and neighbouring lags can be exchanged.
-    See [`search_lags`][ndde_jax.select.search_lags].
+    For each target, [`spline_graph`][ndde_jax.select.spline_graph] makes a shortlist and a first
+    choice. A network is fitted on that choice and improved by local search: an edge is added,
+    dropped, or *swapped* for another. All moves are ranked by the risk after one Gauss–Newton step,
+    the best few are refitted, and the best of these is taken if it lowers risk + price × edges.
+    Unlike for [`Gates`][ndde_jax.select.Gates], the cost does not grow with the number of
+    candidates, and one move can correct a wrong lag without passing through a worse graph. Edges
+    that the prior of the windows decides are not changed. If noise drives the system, use
+    [`midpoint_windows`][ndde_jax.select.midpoint_windows], because lags that are off by half a step
+    lose edges.
+
+    The score of an edge is the rise of the logarithm of a target's risk without it, or for a
+    dropped edge its fall with it. Kept edges are evaluated by a refit without them, dropped ones by
+    linearisation (on the shortlist) or by a regression on splines (elsewhere). `details` of the
+    result is the [`SplineGraph`][ndde_jax.select.SplineGraph] from which the search started.
 
     - `shortlist`: number of inputs to search among per target.
-    - `refit`: settings of first fits and refits.
+    - `refit`: settings of the networks: `restarts` and `steps` of first fits, `fold_steps` of
+        refits, and the most moves, `search`.
     """
 
     shortlist: Checked[int] = setting(12, check_whole)
@@ -682,17 +477,66 @@ class Moves(AbstractStrategy):
 
     def search(self, windows, price, key) -> Recovery:
         """Return the graph after moves from the choice of splines."""
-        options = dict(config=self.refit, shortlist=self.shortlist)
-        found = search_lags(windows, key=key, coefficient=price, **options)
-        return recovery(windows, found.graph, found.evidence, found.risk, found.threshold, found)
+        price, screening = as_price(price), spline_graph(windows, shortlist=self.shortlist)
+        if is_traced(windows, screening, price, key):
+            graph, scores, risk, paid = _search_traced(windows, screening, price, self.refit, key)
+            return recovery(windows, graph, scores, risk, paid, screening)
+        data = KnownData(windows)
+        numbers = functools.partial(to_jax, dtype=data.dtype)
+        if data.refused:
+            nothing = numbers(np.full(data.dim, np.nan))
+            found = (screening.graph, screening.evidence, nothing, nothing)
+        else:
+            rows = judge(data, screening, price, self.refit, key=key)
+            found = (
+                to_jax(from_flat_inputs(np.stack([row.mask for row in rows]))),
+                numbers(from_flat_inputs(np.stack([row.evidence for row in rows]))),
+                numbers(np.array([row.risk for row in rows])),
+                numbers(np.array([row.threshold for row in rows])),
+            )
+        return recovery(windows, *found, screening)
+
+
+@eqx.filter_jit
+def _search_traced(windows, screening: SplineGraph, price, config, key) -> tuple:
+    """Return graph, evidence, risk and price of traced windows."""
+    data = FlatData(windows)
+    n, n_inputs = data.total, data.inputs.shape[1]
+    first, spline_evidence = flat_inputs(screening.graph), flat_inputs(screening.evidence)
+
+    def target(output, key, slots, chosen, undecided, evidence):
+        inputs = data.inputs[:, slots]
+        undecided = undecided[slots]
+        problem = MoveProblem(inputs, output, data.weight, n_inputs, price, config, undecided)
+        state = problem.from_scratch(chosen[slots], key)
+        mask, found, linear, paid = problem.search(state, n)
+        inside = problem.evidence(mask, found, linear, n)
+        evidence = evidence.at[slots].set(inside)
+        chosen = jnp.zeros(n_inputs, bool).at[slots].set(mask)
+        return chosen, evidence, found.corrected_risk(n), paid
+
+    each = (screening.shortlist, first, data.undecided, spline_evidence)
+    mask, evidence, risk, paid = data.each_target(target, key, *each)
+    numbers = (from_flat_inputs(evidence), risk, paid)
+    refused = data.refused
+    return from_flat_inputs(mask) & ~refused, *(jnp.where(refused, jnp.nan, a) for a in numbers)
+
+
+# Most inputs of a target of which all subsets are tried: 2^F refits per target are 4096 for twelve,
+# half a minute each.
+MOST_INPUTS = 12
 
 
 class Exhaustive(AbstractStrategy):
     """An exhaustive search over the subsets of inputs of every target, for at most twelve
     candidates.
 
-    The score of an edge is the rise of the best cost when the edge is flipped, signed so that
-    positive values support the edge. See [`exact_graph`][ndde_jax.select.exact_graph].
+    The objective risk + price × inputs is a sum over targets, so 2^F refits per target suffice for
+    F candidates. The minimum is exact up to the refits, each the best of `refit.restarts` nonconvex
+    fits. The price is computed at the least risk of all subsets. The score of an edge is the rise
+    of the best cost when the edge is flipped, signed so that positive values support the edge.
+    `details` of the result are all subsets of flat (lag, source) inputs, `[subset input]`, and the
+    risk of each, corrected for the parameters used, `[target subset]`.
 
     - `refit`: settings of the refits.
     """
@@ -701,19 +545,43 @@ class Exhaustive(AbstractStrategy):
 
     def search(self, windows, price, key) -> Recovery:
         """Return the best of all graphs, at 2^F refits per target."""
-        found = exact_graph(windows, key=key, coefficient=price, config=self.refit)
-        subsets = found.subsets.reshape(len(found.subsets), -1)
-        count = jnp.sum(subsets, axis=1).astype(found.risk.dtype)
-        cost = found.risk + found.price[:, None] * count[None]
-        # The cost of the best subset with or without each input, [target input].
-        best = lambda keep: jnp.min(  # noqa: E731
-            jnp.where(keep.T[None], cost[:, None], jnp.inf), axis=2
-        )
-        scores = from_flat_inputs(best(~subsets) - best(subsets))
-        mask = flat_inputs(found.graph)
-        chosen = jnp.all(mask[:, None] == subsets[None], axis=2)
-        risk = jnp.sum(jnp.where(chosen, found.risk, 0), axis=1)
-        return recovery(windows, found.graph, scores, risk, found.price, found)
+        n_inputs = windows.dim * windows.n_lags
+        if n_inputs > MOST_INPUTS:
+            raise ValueError(
+                f"windows have {n_inputs} candidate inputs with 2^{n_inputs} subsets; at most "
+                f"{MOST_INPUTS} inputs can be enumerated. Use another strategy, or fewer lags."
+            )
+        return recovery(windows, *_enumerate(windows, as_price(price), self.refit, key))
+
+
+@eqx.filter_jit
+def _enumerate(windows: Windows, price: AbstractPrice, config: StrengthConfig, key) -> tuple:
+    """Return the best graph, the scores, its risk, the price, and all subsets with their risks."""
+    data = FlatData(windows)
+    n_inputs = data.inputs.shape[1]
+    subsets = np.array(list(itertools.product((False, True), repeat=n_inputs)))
+    subsets = jnp.asarray(subsets[np.argsort(subsets.sum(axis=1), kind="stable")])
+
+    def target(output, key):
+        def risk(mask):
+            _, chosen = best_of_starts(data, mask, output, config, n_inputs, key=key)
+            return chosen.corrected_risk(data.total)
+
+        return jax.lax.map(risk, subsets)
+
+    risk = jnp.where(data.refused, jnp.nan, data.each_target(target, key))
+    paid = price(jnp.min(risk, axis=1), data.total, n_inputs, config.width)
+    cost = risk + paid[:, None] * jnp.sum(subsets, axis=1).astype(risk.dtype)[None]
+    # The cost of the best subset with or without each input, [target input].
+    best = lambda keep: jnp.min(  # noqa: E731
+        jnp.where(keep.T[None], cost[:, None], jnp.inf), axis=2
+    )
+    scores = from_flat_inputs(best(~subsets) - best(subsets))
+    candidate = jnp.broadcast_to(subsets, (data.dim, *subsets.shape))
+    obeys = jnp.all(data.apply_prior(candidate) == candidate, axis=2)
+    chosen = jnp.argmin(jnp.where(obeys, cost, jnp.inf), axis=1)
+    least = jnp.take_along_axis(risk, chosen[:, None], axis=1)[:, 0]
+    return from_flat_inputs(subsets[chosen]), scores, least, paid, (subsets, risk)
 
 
 class CoefficientPath(AbstractStrategy):

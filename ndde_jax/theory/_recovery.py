@@ -32,7 +32,7 @@ from ..assess._score import drift_of
 from ..fit._refit import StrengthConfig, best_of_starts, checked_graph, checked_refit
 from ..models._model import check_model_matches
 from ..select._default import recover, refitting_strategy
-from ..select._strategies import MOST_INPUTS, exact_graph
+from ..select._strategies import MOST_INPUTS, Exhaustive
 from ..windows._windows import FlatData, Windows, is_regular
 from ._dissipativity import Batch, Number
 
@@ -224,9 +224,10 @@ def paper_strengths(
         graph, _ = checked_graph(windows, graph)
     n_inputs = windows.dim * windows.n_lags
     if n_inputs <= most_subsets:
-        found = exact_graph(windows, key=key, config=config)
+        found = recover(windows, Exhaustive(config), key=key)
         chosen = found.graph if graph is None else graph
-        value, risk = _of_all_subsets(found.subsets, found.risk, windows)
+        subsets, risks = found.details
+        value, risk = _of_all_subsets(subsets, risks, windows)
         return PaperStrengths(value, risk, chosen, True)
     if graph is None:
         select_key, key = jr.split(key)
@@ -239,7 +240,7 @@ def _of_all_subsets(subsets, risk, windows: Windows) -> tuple[Scores, Float[Arra
     """Return for every input the least risk of the subsets without it, minus the least risk of all
     allowed subsets, and that risk.
     """
-    flat = np.asarray(subsets).reshape(len(subsets), -1)
+    flat = np.asarray(subsets)
     allowed = np.asarray(FlatData(windows).allowed)
     possible = ~(flat[None] & ~allowed[:, None]).any(axis=2)
     costs = np.where(possible, np.asarray(risk), np.inf)
@@ -380,7 +381,7 @@ def finite_sample_terms(
         within a step, or the constant C_G of ω_G(h) ≤ C_G √h. With C_G the discretisation term is
         4 m_E C_G Σ Δ_k^{3/2} / 3η, instead of using the largest step throughout.
     - `gap`: ζ_n ≥ 0, a certified bound on how far the objective at the returned solution exceeds
-        the minimum. [`exact_graph`][ndde_jax.select.exact_graph] has no gap over graphs, up to its
+        the minimum. [`Exhaustive`][ndde_jax.select.Exhaustive] has no gap over graphs, up to its
         fits.
 
     **Returns:** [`FiniteSampleBound`][ndde_jax.theory.FiniteSampleBound].

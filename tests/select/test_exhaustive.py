@@ -33,7 +33,7 @@ def windows():
 
 @pytest.fixture(scope="module")
 def exact(windows):
-    return ndde.select.exact_graph(windows, key=jr.key(0), config=CONFIG, coefficient=0.08)
+    return ndde.recover(windows, ndde.select.Exhaustive(CONFIG), 0.08, key=jr.key(0))
 
 
 @pytest.fixture(scope="module")
@@ -53,11 +53,11 @@ def least_squares_risk(windows, target, mask):
 def test_enumeration_against_least_squares(windows, exact):
     """On a linear system the risk of every subset, and so the best one, is that of regression."""
     subsets = [np.array(m) for m in itertools.product((False, True), repeat=4)]
-    flat = np.asarray(exact.subsets).reshape(16, 4)
+    flat, risk = map(np.asarray, exact.details)
     assert {tuple(m) for m in flat} == {tuple(m) for m in subsets}
     for target in range(2):
         risks = np.array([least_squares_risk(windows, target, mask) for mask in flat])
-        np.testing.assert_allclose(exact.risk[target], risks, atol=0.04)
+        np.testing.assert_allclose(risk[target], risks, atol=0.04)
         cost = risks + 0.08 / 4 * flat.sum(axis=1)
         found = np.asarray(from_graph_axes(exact.graph))[target].reshape(-1)
         np.testing.assert_array_equal(found, flat[np.argmin(cost)])
@@ -69,18 +69,20 @@ def test_enumeration_against_least_squares(windows, exact):
 def test_enumeration_against_one_by_one_refits(windows, exact):
     """The compiled loop over subsets equals a plain loop over subsets."""
     fit = eqx.filter_jit(lambda mask: fit_layers(windows, mask, CONFIG, 4, key=jr.key(0))[1])
-    flat = exact.subsets.reshape(16, 4)
+    flat, risk = exact.details
     risks = np.stack([fit(jnp.stack([mask, mask])) for mask in flat], axis=1)
-    np.testing.assert_allclose(exact.risk, risks, rtol=1e-6)
+    np.testing.assert_allclose(risk, risks, rtol=1e-6)
     cost = np.sort(risks + 0.02 * np.asarray(flat).sum(axis=1)[None], axis=1)
-    np.testing.assert_allclose(exact.margin, cost[:, 1] - cost[:, 0], atol=1e-6)
+    # The second best subset differs in the input with the least score.
+    scores = np.asarray(from_graph_axes(exact.scores)).reshape(2, 4)
+    np.testing.assert_allclose(np.abs(scores).min(axis=1), cost[:, 1] - cost[:, 0], atol=1e-6)
 
 
 @pytest.mark.slow
 def test_strengths_are_differences_of_the_enumeration(strengths, exact):
     np.testing.assert_array_equal(strengths.kept(0.08), exact.graph)
     # What every flip changes, read off the enumeration.
-    flat, risk = np.asarray(exact.subsets).reshape(16, 4), np.asarray(exact.risk)
+    flat, risk = map(np.asarray, exact.details)
     index = {tuple(m): i for i, m in enumerate(flat)}
     chosen = np.asarray(from_graph_axes(exact.graph)).reshape(2, 4)
     value = np.asarray(from_graph_axes(strengths.value)).reshape(2, 4)
@@ -182,6 +184,5 @@ def test_refusals(windows):
         ndde.select.coefficient_path(ndde.NODE(), windows, (0.1, 1.0), key=jr.key(0))
     x = np.random.default_rng(0).normal(size=(60, 7)).cumsum(axis=0)
     with pytest.raises(ValueError, match="at most 12"):
-        ndde.select.exact_graph(ndde.lagged_windows(x, dt=1.0, lags=(0, 1)), key=jr.key(0))
-    with pytest.raises(ValueError, match="one system"):
-        ndde.select.exact_graph(ndde.stack_windows([windows, windows]), key=jr.key(0))
+        many = ndde.lagged_windows(x, dt=1.0, lags=(0, 1))
+        ndde.recover(many, ndde.select.Exhaustive(), key=jr.key(0))

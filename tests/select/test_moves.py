@@ -14,16 +14,20 @@ from ndde_jax.select._worth import BLOCKS, stretches
 from .small import QUICK, TRUTH, delayed_pair
 
 
+def search(windows, price=None):
+    return ndde.recover(windows, ndde.select.Moves(refit=QUICK), price, key=jr.key(0))
+
+
 @pytest.mark.slow
 def test_search_agrees_with_enumeration(pair):
-    found = ndde.select.search_lags(pair, key=jr.key(0), config=QUICK)
+    found = search(pair)
     np.testing.assert_array_equal(found.graph, TRUTH)
     few = ndde.lagged_windows(delayed_pair(600)[:, :1], dt=0.1, lags=(0, 3, 6, 9))
     config = ndde.fitting.StrengthConfig(steps=15, restarts=1)
-    exact = ndde.select.exact_graph(few, key=jr.key(1), config=config)
-    search = ndde.select.search_lags(few, key=jr.key(0), config=QUICK)
-    np.testing.assert_array_equal(search.graph, exact.graph)
-    np.testing.assert_allclose(search.risk, jnp.min(exact.risk, axis=1), rtol=0.05)
+    exact = ndde.recover(few, ndde.select.Exhaustive(config), key=jr.key(1))
+    moved = search(few)
+    np.testing.assert_array_equal(moved.graph, exact.graph)
+    np.testing.assert_allclose(moved.risk, jnp.min(exact.details[1], axis=1), rtol=0.05)
 
 
 # No prior decides anything.
@@ -66,16 +70,16 @@ def test_linearised_risks_foresee_refits(pair):
 
 @pytest.mark.slow
 def test_coefficient_sets_the_price(pair):
-    nothing = ndde.select.search_lags(pair, key=jr.key(0), config=QUICK, coefficient=100.0)
+    nothing = search(pair, 100.0)
     assert not np.asarray(nothing.graph).any()
-    np.testing.assert_allclose(nothing.threshold, 100 / 8)
-    cheap = ndde.select.search_lags(pair, key=jr.key(0), config=QUICK, coefficient=1e-6)
+    np.testing.assert_allclose(nothing.price, 100 / 8)
+    cheap = search(pair, 1e-6)
     assert np.asarray(cheap.graph).sum() > TRUTH.sum()
 
 
 def test_one_system_at_a_time(pair):
     batch = ndde.stack_windows([pair, pair])
-    for call in (ndde.select.spline_graph, lambda w: ndde.select.search_lags(w, key=jr.key(0))):
+    for call in (ndde.select.spline_graph, search):
         with pytest.raises(ValueError, match=r"use jax\.vmap"):
             call(batch)
     with pytest.raises(ValueError, match="at least 1"):

@@ -105,13 +105,16 @@ def test_strengths_are_measured_but_not_kept(quick):
         assert not bool(kept[(*FORBIDDEN, 0)]) and bool(kept[(*REQUIRED, 0)])
 
 
-def test_exact_graph_is_the_best_that_obeys(quick):
-    free = ndde.select.exact_graph(windows(), key=jr.key(3), config=quick)
-    bound = ndde.select.exact_graph(informed(), key=jr.key(3), config=quick)
-    np.testing.assert_allclose(free.risk, bound.risk, rtol=1e-3, atol=1e-6)  # in float32
-    subsets = np.asarray(bound.subsets)[:, 0]
+def test_an_exhaustive_search_finds_the_best_that_obeys(quick):
+    free, bound = (
+        ndde.recover(w, ndde.select.Exhaustive(quick), key=jr.key(3))
+        for w in (windows(), informed())
+    )
+    (subsets, risk), (_, other) = free.details, bound.details
+    np.testing.assert_allclose(risk, other, rtol=1e-3, atol=1e-6)  # in float32
+    subsets = np.asarray(subsets)
     obeys = subsets[:, REQUIRED[0]] & ~subsets[:, FORBIDDEN[0]]
-    cost = np.asarray(free.risk[0] + free.price[0] * subsets.sum(axis=1).astype(np.float32))
+    cost = np.asarray(risk[0] + free.price[0] * subsets.sum(axis=1).astype(np.float32))
     best = subsets[obeys][np.argmin(cost[obeys])]
     np.testing.assert_array_equal(bound.graph[:, 0, 0], best)
     np.testing.assert_array_equal(bound.graph[:, 1:], free.graph[:, 1:])
@@ -119,17 +122,17 @@ def test_exact_graph_is_the_best_that_obeys(quick):
 
 @pytest.mark.slow
 def test_search_among_lags_obeys(quick):
-    found = ndde.select.search_lags(informed(), key=jr.key(1), config=quick)
-    for graph in (found.graph, found.screening.graph):
+    strategy = ndde.select.Moves(refit=quick)
+    found = ndde.recover(informed(), strategy, key=jr.key(1))
+    for graph in (found.graph, found.details.graph):
         assert not bool(graph[(*FORBIDDEN, 0)]) and bool(graph[(*REQUIRED, 0)])
     np.testing.assert_array_equal(found.graph[:, 1:, 0], TRUTH.T[:, 1:])
     # With nothing left to choose from, the shortlist still contains every input once.
     nothing = ndde.prior_knowledge(3, forbidden=[(i, j) for i in range(3) for j in range(3)])
-    empty = ndde.select.search_lags(
-        eqx.tree_at(lambda w: w.prior, windows(), nothing), key=jr.key(1), config=quick
-    )
+    unable = eqx.tree_at(lambda w: w.prior, windows(), nothing)
+    empty = ndde.recover(unable, strategy, key=jr.key(1))
     assert not bool(empty.graph.any())
-    np.testing.assert_array_equal(jnp.sort(empty.screening.shortlist), [[0, 1, 2]] * 3)
+    np.testing.assert_array_equal(jnp.sort(empty.details.shortlist), [[0, 1, 2]] * 3)
 
 
 def test_midpoint_windows_carry_it():
