@@ -32,7 +32,6 @@ from .bad_values import (
     lazy,
     model,
     samples,
-    stability,
     strengths,
     system,
     windows,
@@ -156,8 +155,6 @@ SPECS = [
     Spec("measure.edge_stability", ndde.measure.edge_stability, W, {
         "windows": "windows", "key": "key", "seeds": "count", "strategy": "value",
         "price": "optional_positive"}),
-    Spec("EdgeStability.expected_false", lambda threshold: stability().expected_false(threshold),
-         {}, {"threshold": "share"}),
     Spec("identifiability_report", ndde.identifiability_report, W, {
         "windows": "windows", "seeds": "count", "strategy": "value",
         "config": "strength_config", "names": "names",
@@ -231,9 +228,6 @@ SPECS = [
     Spec("systems.get", ndde.systems.get, {}, {"name": "system_name"}),
     Spec("systems.names", ndde.systems.names, {}, {"kind": "choice"}),
     Spec("System.with_lags", lambda lags: system().with_lags(lags), {}, {"lags": "values"}),
-    Spec("MaskedDrift.create", ndde.models.MaskedDrift.create,
-         {"dim": 2, "n_lags": 1, "key": key}, {
-        "dim": "count", "n_lags": "count", "width": "count", "depth": "count", "key": "key"}),
     Spec("FitConfig", ndde.FitConfig, {}, {
         **dict.fromkeys(("max_steps", "newton_steps", "batch_size", "epoch_steps", "width",
                          "depth", "patience"), "count"),

@@ -13,6 +13,7 @@ import numpy as np
 
 import ndde_jax as ndde
 from ndde_jax import gates, theory
+from tests.helpers import networks
 
 from .use import small
 
@@ -44,7 +45,7 @@ def stacked():
 
 @functools.cache
 def model(dim=DIM, lags=LAGS):
-    drift = ndde.models.MaskedDrift.create(dim, len(lags), key=key())
+    drift = networks(dim, len(lags), key=key())
     one = jnp.ones(dim)
     scaling = ndde.windows.Scaling(0 * one, one, 0 * one, one)
     mask = jnp.ones((dim, len(lags), dim), bool)
@@ -72,12 +73,6 @@ def strengths():
     return ndde.measure.SignalStrengths(
         edges, edges, edges, pairs, pairs, edges > 0, one, one, one, prior
     )  # fmt: skip
-
-
-@functools.cache
-def stability():
-    edges = jnp.ones(SHAPE)
-    return ndde.measure.EdgeStability(edges, edges, edges[None] > 0)
 
 
 @functools.cache

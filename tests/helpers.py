@@ -6,6 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import ndde_jax as ndde
+from ndde_jax.models._networks import init_layers
 
 # Name, method, wrong edges allowed on the easy system at this price. Methods that lose a target
 # altogether have no price at which all three survive their own penalty.
@@ -41,6 +42,12 @@ def windows(order=(0, 1, 2)):
     return eqx.tree_at(
         lambda w: (w.history, w.increment), template, (like(z)[:, None], like(rates))
     )
+
+
+def networks(dim, n_lags, *, width=8, depth=2, key):
+    """A drift of networks with random weights."""
+    layers = init_layers(dim, dim * n_lags, width=width, depth=depth, key=key)
+    return ndde.models.MaskedDrift(layers)
 
 
 QUICK = ndde.fitting.StrengthConfig(restarts=1, steps=20, fold_steps=10, folds=2, blocks=8, width=4)

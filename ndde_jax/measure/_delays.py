@@ -65,15 +65,6 @@ class DelayEstimates(eqx.Module):
     upper: Float[np.ndarray, "term"]
     resolution: Float[np.ndarray, "term"]
 
-    def on_graph(self, graph: Bool[ArrayLike, "source target lag"], lags) -> KnownScores:
-        """Return the estimates at the kept edges they belong to, NaN elsewhere."""
-        lags = np.asarray(lags)
-        found = np.full(np.shape(graph), np.nan)
-        for i in range(len(self.delay)):
-            inside = (lags >= self.lags[i, 0]) & (lags <= self.lags[i, 1])
-            found[self.source[i], self.target[i], inside] = self.delay[i]
-        return np.where(graph, found, np.nan)
-
 
 def refine_delays(
     x: Checked[Float[ArrayLike, "time dim"]],

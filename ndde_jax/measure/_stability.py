@@ -8,10 +8,10 @@ from typing import Any
 import equinox as eqx
 import jax.numpy as jnp
 import jax.random as jr
-from jaxtyping import Array, Bool, Float, PRNGKeyArray
+from jaxtyping import Array, Bool, PRNGKeyArray
 
 from .._axes import to_graph_axes
-from .._checks import check_concrete, check_key, check_number, check_whole, check_windows
+from .._checks import check_concrete, check_key, check_whole, check_windows
 from .._executors import run_many
 from .._types import Checked, Graph, RealScalarLike, Scores
 from ..fit._fit import FitResult
@@ -33,18 +33,6 @@ class EdgeStability(eqx.Module):
     selected: Scores
     open: Scores
     graphs: Bool[Array, "refit source target lag"]
-
-    def expected_false(self, threshold: Checked[float] = 0.9) -> Float[Array, ""]:
-        """Return a bound on the expected number of false edges among those selected more often than
-        `threshold` > ½: q² / ((2 · threshold − 1) · p), with q edges selected on average among p.
-
-        The bound holds for random halves, exchangeable false edges and a selection better than
-        guessing. The halves here are contiguous, because samples are dependent, so it is a guide.
-        Meinshausen and Bühlmann, *Stability selection*, JRSS B 72 (2010).
-        """
-        check_number(threshold, "threshold", above=0.5, most=1)
-        chosen = jnp.mean(jnp.sum(self.graphs, axis=(1, 2, 3)).astype(self.selected.dtype))
-        return chosen**2 / ((2 * threshold - 1) * self.selected.size)
 
 
 def edge_stability(

@@ -10,9 +10,8 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from .._checks import check_key, check_whole
 from .._memory import padded_length
-from .._types import Checked, namespace_of, to_jax
+from .._types import namespace_of, to_jax
 from ._families import AbstractDrift, Mask
 
 # A layer is (weight [network, out, in], bias [network, out]).
@@ -29,42 +28,21 @@ class MaskedDrift(AbstractDrift):
 
     - `layers`: (weight `[target out in]`, bias `[target out]`) of each layer.
 
-    **Arguments of `create`:**
-
-    - `dim`: number of variables.
-    - `n_lags`: number of lags, including 0 if it is one.
-    - `width`, `depth`: units and number of hidden tanh layers; 8 and 2 as in the paper. The output
-        is affine, so the drift is bounded (see [`drift_bound`][ndde_jax.models.drift_bound]).
-    - `key`: random key of the initial weights, uniform in ±1/√fan-in.
+    Hidden layers are tanh and the output is affine, so the drift is bounded (see
+    [`drift_bound`][ndde_jax.models.drift_bound]).
 
     ```python
-    import jax, jax.numpy as jnp
+    import jax.numpy as jnp
     import ndde_jax as ndde
 
-    drift = ndde.models.MaskedDrift.create(dim=3, n_lags=2, key=jax.random.key(0))
+    hidden, output = jnp.ones((3, 8, 6)), jnp.ones((3, 1, 8))  # three variables at two lags
+    drift = ndde.models.MaskedDrift(((hidden, jnp.zeros((3, 8))), (output, jnp.zeros((3, 1)))))
     mask = jnp.ones((3, 2, 3))                 # [target, lag, source]
     print(drift(jnp.zeros((2, 3)), mask))      # [target]
     ```
     """
 
     layers: tuple[Layer, ...]
-
-    @classmethod
-    def create(
-        cls,
-        dim: Checked[int],
-        n_lags: Checked[int],
-        *,
-        width: Checked[int] = 8,
-        depth: Checked[int] = 2,
-        key: Checked[PRNGKeyArray],
-        dtype=None,
-    ) -> "MaskedDrift":
-        """Return networks with random weights."""
-        key = check_key(key)
-        for name, value in (("dim", dim), ("n_lags", n_lags), ("width", width), ("depth", depth)):
-            check_whole(value, name)
-        return cls(init_layers(dim, dim * n_lags, width=width, depth=depth, key=key, dtype=dtype))
 
     def __call__(
         self, history: Float[Array, "lag dim"], mask: Mask = None

@@ -85,18 +85,6 @@ class PolynomialDrift(AbstractDrift):
         rate = jnp.sum(self.coefficients * terms, axis=1)
         return rate if self.networks is None else rate + self.networks(history, mask)
 
-    def support(self) -> Bool[Array, "target input"]:
-        """Return the inputs that a target's polynomial depends on; none for a target with a
-        network.
-
-        This is a graph in itself, since terms are kept only if they pay.
-        """
-        depends = np.asarray(self.exponents) > 0
-        used = jnp.any((self.coefficients != 0)[:, :, None] & depends[None], axis=1)
-        rows = jnp.arange(len(self.index))[:, None]
-        empty = jnp.zeros((len(self.index), self.origin.shape[0]), bool)
-        return empty.at[rows, self.index].max(used)
-
     def output_range(self) -> tuple[Float[Array, "target"], Float[Array, "target"]]:
         """Return the midpoint and half-width of an interval that contains all outputs."""
         xp = namespace_of(self)

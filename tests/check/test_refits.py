@@ -9,6 +9,7 @@ import ndde_jax as ndde
 from ndde_jax.assess._score import read_inputs, rows_of
 from ndde_jax.check._graph_rules import evidence_of_windows
 from ndde_jax.check._refits import shares_beyond_others
+from tests.helpers import networks
 
 DIM, LAGS = 3, (0, 1)
 
@@ -28,7 +29,7 @@ def case():
         jnp.where(graph, ones, -ones), ones, ones, ones[..., 0], ones[..., 0], jnp.asarray(graph),
         ones[0, :, 0], ones[0, :, 0], 0.01 * ones[0, :, 0], windows.prior,
     )  # fmt: skip
-    drift = ndde.models.MaskedDrift.create(DIM, 2, width=2, depth=1, key=jax.random.key(0))
+    drift = networks(DIM, 2, width=2, depth=1, key=jax.random.key(0))
     mask = jnp.ones((DIM, 2, DIM), bool)
     model = ndde.models.NeuralDDE(drift, mask, windows.scaling, windows.dt, windows.lags)
     base = evidence_of_windows(windows, model, strengths, None, ("a", "b", "copy"))

@@ -17,6 +17,7 @@ from ndde_jax.check._finding import Finding
 from ndde_jax.check._graph_rules import evidence_of
 from ndde_jax.check._line_rules import COLLINEAR
 from ndde_jax.check._verdict import Verdict, verdict_from_findings
+from tests.helpers import networks
 
 NAMES = ("wind", "sea level")
 LAGS = (0, 3)
@@ -47,7 +48,7 @@ def found_on(x, *, edges, names=NAMES, lags=LAGS, coefficient=None, time_unit="m
         threshold=jnp.full(dim, 0.004),
         prior=windows.prior,
     )
-    drift = ndde.models.MaskedDrift.create(dim, n_lags, width=2, depth=1, key=jax.random.key(0))
+    drift = networks(dim, n_lags, width=2, depth=1, key=jax.random.key(0))
     mask = from_graph_axes(graph)
     model = ndde.models.NeuralDDE(drift, mask, windows.scaling, windows.dt, windows.lags)
     kept = np.asarray(strengths.kept(coefficient))

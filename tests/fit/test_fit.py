@@ -10,6 +10,7 @@ import ndde_jax as ndde
 from ndde_jax.fit._fit import empirical_risk, gradient_penalty
 from ndde_jax.models._networks import apply_layers
 from ndde_jax.windows._windows import pad_windows
+from tests.helpers import networks
 
 SMALL = ndde.FitConfig(max_steps=200, newton_steps=15)
 
@@ -55,9 +56,7 @@ def test_risk_is_that_of_the_model(windows, result):
 
 
 def test_empirical_risk_of_a_constant_is_one(windows):
-    layers = jax.tree.map(
-        jnp.zeros_like, ndde.models.MaskedDrift.create(2, 2, key=jax.random.key(0))
-    )
+    layers = jax.tree.map(jnp.zeros_like, networks(2, 2, key=jax.random.key(0)))
     risk = empirical_risk(
         layers.layers,
         windows.history.reshape(-1, 4).T,
@@ -71,7 +70,7 @@ def test_empirical_risk_of_a_constant_is_one(windows):
 def test_mean_squared_error_weights_draws_and_windows():
     """Compared with a loop."""
     rng = np.random.default_rng(0)
-    drift = ndde.models.MaskedDrift.create(2, 1, width=3, depth=1, key=jax.random.key(1))
+    drift = networks(2, 1, width=3, depth=1, key=jax.random.key(1))
     z, y, w = rng.normal(size=(5, 2)), rng.normal(size=(5, 2)), rng.uniform(size=5)
     gates = rng.uniform(size=(2, 3, 2))
     expected = np.zeros(2)
@@ -144,7 +143,7 @@ def test_statuses_are_data(windows):
 
 def test_prediction_gradient_penalty_is_a_rescaling(windows):
     """The paper code's variant: ‖∂loss/∂predictions‖² of the mean loss, by differentiating it."""
-    drift = ndde.models.MaskedDrift.create(2, 2, key=jax.random.key(0))
+    drift = networks(2, 2, key=jax.random.key(0))
     z, y = windows.history.reshape(-1, 4)[:32].T, windows.increment[:32].T
     gates = jnp.ones((2, 3, 4))
     weight = jnp.ones(32)

@@ -9,6 +9,7 @@ import pytest
 
 import ndde_jax as ndde
 from ndde_jax.fit._fit import empirical_risk
+from tests.helpers import networks
 
 
 @pytest.fixture(scope="module")
@@ -23,7 +24,7 @@ def irregular():
 
 @pytest.fixture(scope="module")
 def model(irregular):
-    drift = ndde.models.MaskedDrift.create(2, 2, width=4, depth=2, key=jr.key(0))
+    drift = networks(2, 2, width=4, depth=2, key=jr.key(0))
     mask = jnp.array([[[True, False], [True, True]], [[False, True], [True, False]]])
     w = irregular
     return ndde.models.NeuralDDE(drift, mask, w.scaling, w.dt, w.lags)

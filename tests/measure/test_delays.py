@@ -42,9 +42,6 @@ def test_a_delay_between_the_candidates_is_estimated(seed):
     assert found.upper[0] - found.delay[0] == pytest.approx(half, rel=1e-4)
     assert found.upper[0] - found.lower[0] < 0.1
     assert 0 < found.resolution[0] < 0.5
-    on_graph = found.on_graph(graph, (0, 10, 15, 20))
-    np.testing.assert_allclose(on_graph[0, 0, 2:], found.delay[0])
-    assert np.isnan(on_graph[0, 0, :2]).all()
 
 
 def test_a_delay_that_runs_to_the_end_of_its_room_stays_at_its_candidate():

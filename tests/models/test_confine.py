@@ -10,13 +10,14 @@ import pytest
 
 import ndde_jax as ndde
 from ndde_jax.windows import Scaling
+from tests.helpers import networks
 
 DIM, LAGS = 2, (0, 3)
 
 
 @pytest.fixture(scope="module")
 def model():
-    drift = ndde.models.MaskedDrift.create(DIM, len(LAGS), key=jr.key(0))
+    drift = networks(DIM, len(LAGS), key=jr.key(0))
     scaling = Scaling(*map(jnp.asarray, ([1.0, -2.0], [0.5, 3.0], [0.1, 0.2], [2.0, 0.7])))
     mask = jnp.ones((DIM, len(LAGS), DIM), bool)
     return ndde.models.NeuralDDE(drift, mask, scaling, jnp.asarray(0.05), LAGS)

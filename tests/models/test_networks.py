@@ -176,19 +176,12 @@ def test_learned_system_in_physical_units():
 @pytest.mark.parametrize(("width", "depth"), SHAPES)
 def test_shapes_of_new_networks(width, depth):
     def create(key):
-        return ndde.models.MaskedDrift.create(DIM, N_LAGS, width=width, depth=depth, key=key)
+        return init_layers(DIM, N_INPUTS, width=width, depth=depth, key=key)
 
-    layers = jax.eval_shape(create, jax.random.key(0)).layers
+    layers = jax.eval_shape(create, jax.random.key(0))
     sizes = [N_INPUTS, *[width] * depth, 1]
     assert [w.shape for w, _ in layers] == [(DIM, o, i) for i, o in itertools.pairwise(sizes)]
     assert [b.shape for _, b in layers] == [(DIM, o) for o in sizes[1:]]
-
-
-def test_new_networks_have_two_hidden_layers_of_eight():
-    layers = jax.eval_shape(
-        lambda key: ndde.models.MaskedDrift.create(DIM, N_LAGS, key=key), jax.random.key(0)
-    ).layers
-    assert [b.shape for _, b in layers] == [(DIM, 8), (DIM, 8), (DIM, 1)]
 
 
 def test_initial_weights_are_independent_and_uniform(getkey):
@@ -220,7 +213,8 @@ def test_initial_weights_are_independent_and_uniform(getkey):
 @pytest.mark.parametrize("dtype", [None, jnp.float32])
 def test_dtype(dtype, getkey):
     def drift(history):
-        return ndde.models.MaskedDrift.create(DIM, N_LAGS, key=getkey(), dtype=dtype)(history, mask)
+        layers = init_layers(DIM, N_INPUTS, width=8, depth=2, key=getkey(), dtype=dtype)
+        return ndde.models.MaskedDrift(layers)(history, mask)
 
     expected = jnp.dtype("float64" if dtype is None else dtype)
     mask = jnp.ones((DIM, N_LAGS, DIM), bool)
@@ -228,10 +222,11 @@ def test_dtype(dtype, getkey):
     assert jax.eval_shape(drift, history).dtype == expected
 
 
-@pytest.mark.parametrize("shape", [dict(width=0), dict(depth=0), dict(width=-1)])
+@pytest.mark.parametrize("shape", [(0, 2), (8, 0), (-1, 2)])
 def test_unusable_shapes(shape, getkey):
-    with pytest.raises(ValueError, match=r"(width|depth) must be at least 1"):
-        ndde.models.MaskedDrift.create(DIM, N_LAGS, key=getkey(), **shape)
+    width, depth = shape
+    with pytest.raises(ValueError, match="width and depth must be at least 1"):
+        init_layers(DIM, N_INPUTS, width=width, depth=depth, key=getkey())
 
 
 def test_networks_of_unlike_sizes_share_one_generator():

@@ -196,13 +196,12 @@ def test_a_delayed_law_is_found(getkey):
     np.testing.assert_allclose(values, [-2, 1.5, -0.5], atol=0.2)
 
 
-def test_support_is_what_a_polynomial_depends_on(windows, model):
-    np.testing.assert_array_equal(model.drift.support(), LORENZ)
+def test_terms_find_the_graph(windows, model):
+    """On the graph, and with all inputs open."""
     full = ndde.fitting.fit_flow(windows, key=jr.key(0), rounds=3, family="polynomial")
-    jacobian = jax.vmap(jax.jacfwd(full))(lorenz(20)[:, None])[:, :, 0]
-    np.testing.assert_array_equal(full.drift.support(), jnp.any(jacobian != 0, axis=0))
-    # All inputs were open, and the terms found the graph.
-    np.testing.assert_array_equal(full.drift.support(), LORENZ)
+    for found in (model, full):
+        jacobian = jax.vmap(jax.jacfwd(found))(lorenz(20)[:, None])[:, :, 0]
+        np.testing.assert_array_equal(jnp.any(jacobian != 0, axis=0), LORENZ)
 
 
 def test_closed_inputs_have_no_influence(model):

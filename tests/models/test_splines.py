@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 
 import ndde_jax as ndde
-from ndde_jax.models import MaskedDrift, SplineDrift
+from ndde_jax.models import SplineDrift
 from ndde_jax.models._splines import host_splines
+from tests.helpers import networks
 
 DIM, LAGS, SLOTS, TERMS = 3, (0, 2), 4, 4
 
@@ -34,8 +35,8 @@ def spline_model(networks) -> ndde.models.NeuralDDE:
 
 @pytest.mark.parametrize("networked", [False, True])
 def test_the_host_computes_what_jax_does(networked):
-    networks = MaskedDrift.create(dim=DIM, n_lags=len(LAGS), key=jr.key(0)) if networked else None
-    model = spline_model(networks)
+    drift = networks(DIM, len(LAGS), key=jr.key(0)) if networked else None
+    model = spline_model(drift)
     histories = np.random.default_rng(1).normal(size=(40, len(LAGS), DIM)) * 4 + 1
     expected, known = jax.vmap(model)(jnp.asarray(histories)), host_splines(model)
     np.testing.assert_allclose(known(histories), expected, atol=1e-10)
