@@ -273,14 +273,13 @@ def joined(parts: list[Labelled]) -> Labelled:
                 raise ValueError(f"x: all frames of a list must have the same columns; {got}.")
             value = value[:, [own.index(name) for name in names]]
         values.append(value)
-    dt, times, steps = None, None, [step for step, _ in clocks]
-    if None not in steps:
-        number = int(np.argmax(np.abs(np.divide(steps, first.dt) - 1)))
-        if not abs(steps[number] / first.dt - 1) < SAME_INTERVAL:
-            one, other = (amount(step, first.time_unit, 6) for step in (first.dt, steps[number]))
+    dt, times, steps = None, None, [step for step, _ in clocks if step is not None]
+    if len(steps) == len(parts):
+        dt, number = steps[0], int(np.argmax(np.abs(np.divide(steps, steps[0]) - 1)))
+        if not abs(steps[number] / dt - 1) < SAME_INTERVAL:
+            one, other = (amount(step, first.time_unit, 6) for step in (dt, steps[number]))
             got = f"the first recording has one sample every {one}, number {number} every {other}"
             raise ValueError(f"x: {got}. Resample them to one interval.")
-        dt = first.dt
     elif all(step is not None or t is not None for step, t in clocks):
         pairs = zip(clocks, values, strict=True)
         times = [step * np.arange(len(value)) if step else t for (step, t), value in pairs]
