@@ -134,6 +134,13 @@ class Discovery(
     choices: tuple[str, ...] = ()
     length: int | None = None
 
+    def __post_init__(self):
+        for name, value in vars(self).copy().items():
+            if isinstance(value, np.ndarray):
+                fixed = value.view()
+                fixed.flags.writeable = False
+                object.__setattr__(self, name, fixed)
+
     def __repr__(self) -> str:
         return few_lines(self)
 
@@ -535,6 +542,8 @@ class Discovery(
         earlier discovery is then unchanged.
         """
         directory = Path(directory)
+        if directory.is_file():
+            raise FileExistsError(f"save writes to a directory; {directory} is a file.")
         directory.mkdir(parents=True, exist_ok=True)
         write(directory / FILE, self)
 
@@ -551,7 +560,7 @@ class Discovery(
         inside = directory / FILE, directory / FOLDER / FILE
         file = directory if directory.is_file() else next(filter(Path.exists, inside), inside[0])
         try:
-            return read(file, cls)
+            return dataclasses.replace(read(file, cls))  # whose arrays are read-only
         except (FileNotFoundError, NotADirectoryError) as error:
             why = f"does not hold a saved discovery: {FILE} is missing."
             raise ValueError(f"{directory} {why}") from error

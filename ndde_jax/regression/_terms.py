@@ -891,35 +891,37 @@ def find_traced(
             )
             worthless = modulated & ~(terms.used.any() & (cost < bend))
             cost = jnp.where(worthless, endless, cost)
-        better = ~bent & ~at_once & (cost < least)
+        better = ~bent & ~at_once & (of_now | (cost < least))
         linear, least = jnp.where(better, terms.level, linear), jnp.where(better, cost, least)
         return (terms.level, linear, least), (terms, cost)
 
     # A linear model from two inputs; collected inputs, from them by elimination a linear model,
     # from it sums of splines, then their products, and all products; then a linear model, sums of
-    # splines, and splines with products at once, each from the empty set; from the best linear
-    # model, products with the own state; and with several lags, sums and their products at the
-    # first lag, these at once, and from them all others.
+    # splines, and splines with products at once, each from the empty set; and from the best linear
+    # model, products with the own state. With several lags, at the first lag a linear model, its
+    # products with the own state, sums and their products, these at once, and from them all others.
     yes, no = True, False
-    kinds = [
-        jnp.array([no, no, no, yes, yes, no, yes, yes, no, yes, yes, yes]),
-        jnp.array([no, no, no, no, yes, no, no, yes, yes, no, yes, yes]),
-        jnp.array([no, yes, no, no, no, no, no, no, no, no, no, no]),
-        jnp.array([yes, no, yes, yes, yes, no, no, no, yes, no, no, yes]),
-        jnp.array([no, no, no, no, yes, no, no, no, no, no, no, yes]),
-        jnp.array([no, no, no, no, no, no, no, no, no, yes, yes, no]),
-    ]
-    modulated, first, last, several = 8, 9, 10, 0 < step < n_inputs
+    kinds = np.array(
+        [
+            [no, no, no, yes, yes, no, yes, yes, no, no, no, yes, yes, yes],
+            [no, no, no, no, yes, no, no, yes, yes, no, yes, no, yes, yes],
+            [no, yes, no, no, no, no, no, no, no, no, no, no, no, no],
+            [yes, no, yes, yes, yes, no, no, no, yes, no, yes, no, no, yes],
+            [no, no, no, no, yes, no, no, no, no, no, no, no, no, yes],
+            [no, no, no, no, no, no, no, no, no, yes, yes, yes, yes, no],
+        ]
+    )
+    several = 0 < step < n_inputs
     if not several:
-        kinds = [kind[:first] for kind in kinds]
+        kinds = kinds[:, :9]
     if own is None:
-        kinds = [jnp.delete(kind, modulated) for kind in kinds]
-        first, last = first - 1, last - 1
+        kinds = kinds[:, kinds[0] | ~kinds[1]]
+    at_first = np.flatnonzero(kinds[-1])
     begin = best_pair_of_lines(design.gram[:, 0, :, 0], cross[:, 0], jnp.asarray(allowed))
     none = (begin, nothing.level, jnp.asarray(jnp.inf, y.dtype))
-    _, (terms, cost) = jax.lax.scan(searched, none, kinds)
+    _, (terms, cost) = jax.lax.scan(searched, none, list(map(jnp.asarray, kinds)))
     best = jnp.argmin(cost)
-    present = jnp.where(cost[first] <= cost[last], first, last) if several else best
+    present = at_first[0] + jnp.argmin(cost[at_first]) if several else best
     return tuple(jax.tree.map(lambda a, k=k: a[k], terms) for k in (best, present))
 
 

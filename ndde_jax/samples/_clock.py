@@ -106,8 +106,11 @@ def check_increasing(stamps: np.ndarray) -> None:
             "with --time-zone, or in Python set index.tz_localize(ZONE, ambiguous='infer'). "
         )
     again = "If rows are duplicated, remove the duplicates. " if before == after else ""
-    several = "If the file holds several recordings, name the column that tells them apart with"
-    raise ValueError(f"{text}{again}{several} --trial. Otherwise sort the rows by time.")
+    several = (
+        "If there are several recordings, name the column that tells them apart with --trial, or "
+        "in Python use set_index([recording, time])."
+    )
+    raise ValueError(f"{text}{again}{several} Otherwise sort the rows by time.")
 
 
 def is_rising(stamps: np.ndarray) -> np.ndarray:

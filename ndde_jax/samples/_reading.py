@@ -308,6 +308,9 @@ def _from_frame(x: Any, time: bool) -> list[Labelled]:
 def _from_pandas(x: Any, time: bool) -> list[Labelled]:
     import pandas as pd
 
+    if not isinstance(x, pd.Series | pd.DataFrame):
+        kind = f"a pandas {type(x).__name__}"
+        raise ValueError(f"x must be a DataFrame, a Series, or a list of them; got {kind}.")
     frame = x.to_frame() if isinstance(x, pd.Series) else x
     # By position: two columns may have the same name, which the caller rejects.
     text = [str(c) for c, kind in frame.dtypes.items() if not _is_real(kind)]
@@ -335,10 +338,13 @@ def _from_pandas(x: Any, time: bool) -> list[Labelled]:
 
 
 def _stamps(index: Any) -> np.ndarray | None:
-    """Return the times of an index; None if it counts rows or holds text."""
+    """Return the times of an index; None if it counts rows or holds text other than dates."""
     import pandas as pd
 
     index = index.to_timestamp() if isinstance(index, pd.PeriodIndex) else index
+    if pd.api.types.is_string_dtype(index):
+        dates = pd.to_datetime(index, format="ISO8601", errors="coerce")
+        index = index if dates.isna().any() else dates
     if (typed := typed_stamps(index)) is not None:
         return regular_reading(typed).stamps
     counts = isinstance(index, pd.RangeIndex) or not _is_real(index.dtype)

@@ -51,6 +51,15 @@ def test_save_keeps_a_coefficient_and_overwrites(found, tmp_path):
     np.testing.assert_array_equal(loaded.graph, priced.graph)
 
 
+def test_neither_a_value_nor_a_file_is_overwritten_by_mistake(found, saved, tmp_path):
+    for one in (found, ndde.Discovery.load(saved)):
+        with pytest.raises(ValueError, match="read-only"):
+            one.graph[0, 0, 0] = True
+    (tmp_path / "notes").write_text("mine")
+    with pytest.raises(FileExistsError, match=r"save writes to a directory; .*notes is a file"):
+        found.save(tmp_path / "notes")
+
+
 def test_loading_something_else_is_refused(found, saved, tmp_path):
     for nothing in (tmp_path, tmp_path / "nowhere"):
         with pytest.raises(ValueError, match="does not hold a saved discovery"):

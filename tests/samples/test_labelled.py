@@ -232,3 +232,14 @@ def test_a_time_unit_converts_the_interval_of_dates():
         ndde.read_samples(hourly, time_unit="month")
     with pytest.raises(ValueError, match="that of x, 'hour'; got 'min'"):
         ndde.read_samples(ndde.read_samples(hourly), time_unit="min")
+
+
+def test_an_index_of_dates_in_text_is_the_time_and_of_names_is_none():
+    dates = pd.date_range("2001-01-01", periods=4, freq="6h")
+    assert read(frame(pd.Index(dates.astype(str)))) == read(frame(dates))
+    assert read(frame(pd.Index(["a", "b", "c", "d"]))) == (None, None, "")
+
+
+def test_groups_of_a_frame_are_refused():
+    with pytest.raises(ValueError, match=r"DataFrame, a Series, or a list .* DataFrameGroupBy"):
+        read_labelled(frame(pd.RangeIndex(4)).groupby(level=0))
