@@ -3,7 +3,7 @@
 import dataclasses
 import functools
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +11,10 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import PRNGKeyArray
 
-from ._checks import check_key, check_kind, check_whole
+from ._checks import check_key, check_kind, check_names, check_whole
 from ._recipe import Recipe
 from ._report import Report, few_lines, report_data
+from ._spoken import listed
 from ._store import held, read, write
 from ._types import Checked, concretely
 from .assess._assess import ErrorRates, Relations, error_rates, related_at_once, relations
@@ -408,7 +409,11 @@ class Discovery(
         return update(self, more, key=key)
 
     def resample(
-        self, *, resamples: Checked[int] = RESAMPLES, key: Checked[PRNGKeyArray | None] = None
+        self,
+        *,
+        resamples: Checked[int] = RESAMPLES,
+        inputs: Sequence[str] = (),
+        key: Checked[PRNGKeyArray | None] = None,
     ) -> Ensemble:
         """Return graphs and drifts selected on random halves of the data, in closed form.
 
@@ -418,6 +423,8 @@ class Discovery(
         **Arguments:**
 
         - `resamples`: number of halves, 40 by default.
+        - `inputs`: the known inputs whose future values will be given. In a step they then move
+            from one value to the next, and otherwise as the drift says; by default none.
         - `key`: random key of the draw; by default `jax.random.key(0)`, so that a discovery has one
             default ensemble.
 
@@ -437,7 +444,11 @@ class Discovery(
         """
         check_whole(resamples, "resamples", least=2)
         key = jr.key(0) if key is None else check_key(key)
-        return make_ensemble(self, rng=generator(key), resamples=resamples)
+        names = check_names(inputs, None, "inputs") if len(inputs) else ()
+        if not set(names) <= set(self.inputs):
+            known = listed(self.inputs) or "none"
+            raise ValueError(f"inputs must be known inputs ({known}); got {listed(names)}.")
+        return make_ensemble(self, rng=generator(key), resamples=resamples, inputs=names)
 
     # These depend on the discovery alone, so they can be cached.
     @functools.cached_property
@@ -469,8 +480,12 @@ class Discovery(
         with concretely():
             return doubt_of(self)
 
-    def _given(self, ensemble: Any) -> Ensemble:
-        """Return the given ensemble, or the default."""
+    def _given(self, ensemble: Any, inputs: tuple[str, ...] = ()) -> Ensemble:
+        """Return the given ensemble, or the default one for known inputs whose values are given."""
+        between = bool(inputs) and self.moves_between_samples
+        if ensemble is None and between:
+            with concretely():
+                return self.resample(inputs=inputs)
         if ensemble is None:
             return self._members
         check_kind(ensemble, Ensemble, "ensemble", "what found.resample(...) returns")
@@ -478,6 +493,12 @@ class Discovery(
             raise ValueError(
                 "ensemble must be what resample(...) of this discovery returned; got one of other "
                 "data or lags. Make it again with found.resample(...)."
+            )
+        if between and ensemble.step != "map" and set(ensemble.inputs) != set(inputs):
+            raise ValueError(
+                f"ensemble must be of the known inputs whose future is given, {listed(inputs)}; "
+                f"got {listed(ensemble.inputs) or 'none'}. Make it again with "
+                f"found.resample(inputs={list(inputs)})."
             )
         return ensemble
 

@@ -453,6 +453,7 @@ class Ensemble:
         every member, `[resample target feature]`; both for physical rates.
     - `noise`: noise of one step.
     - `rows`: the steps that all of this was estimated from.
+    - `inputs`: the known inputs that move from value to value in a step, and not by the drift.
     """
 
     graphs: np.ndarray
@@ -465,6 +466,7 @@ class Ensemble:
     basis: Basis
     noise: Noise
     rows: Rows
+    inputs: tuple[str, ...] = ()
 
     @property
     def resamples(self) -> int:
@@ -511,7 +513,9 @@ def rates_of(model: Any) -> Callable[[np.ndarray], np.ndarray]:
 
 
 @one_blas_thread()
-def make_ensemble(found: Any, *, rng: np.random.Generator, resamples: int) -> Ensemble:
+def make_ensemble(
+    found: Any, *, rng: np.random.Generator, resamples: int, inputs: tuple[str, ...] = ()
+) -> Ensemble:
     """Select the graph again on random halves of the data, and fit a drift to each in closed form.
 
     **Arguments:**
@@ -519,6 +523,7 @@ def make_ensemble(found: Any, *, rng: np.random.Generator, resamples: int) -> En
     - `found`: the discovery.
     - `rng`: generator that draws the halves.
     - `resamples`: number of halves.
+    - `inputs`: known inputs whose values will be given during the steps.
 
     **Raises:** `ValueError` for irregular sampling, or fewer than 20 steps.
     """
@@ -532,7 +537,10 @@ def make_ensemble(found: Any, *, rng: np.random.Generator, resamples: int) -> En
     basis, targets, own = _select_again(found, rows, halves)
     # A map has no states between samples.
     steps = ("heun", "flow", "map") if found.moves_between_samples else ("map",)
-    fitted, *others = (fit_steps(found, rows, basis, targets, halves, step) for step in steps)
+    given = given_inputs(found, inputs)
+    fitted, *others = (
+        fit_steps(found, rows, basis, targets, halves, step, given) for step in steps
+    )
     for other in others:
         fitted = other if _clearly_smaller(other.residual, fitted.residual) else fitted
     graphs = np.zeros((resamples, *np.shape(found.graph)), bool)
@@ -546,8 +554,23 @@ def make_ensemble(found: Any, *, rng: np.random.Generator, resamples: int) -> En
     noise = estimate_noise(fitted.residual, state, rows.position, fitted.freedom)
     center, theta = fitted.center, fitted.center[None] + fitted.spread
     return Ensemble(
-        graphs, share, fitted.step, own, fitted.trust, center, theta, fitted.basis, noise, rows
+        graphs,
+        share,
+        fitted.step,
+        own,
+        fitted.trust,
+        center,
+        theta,
+        fitted.basis,
+        noise,
+        rows,
+        inputs,
     )
+
+
+def given_inputs(found: Any, inputs: tuple[str, ...]) -> Bool[np.ndarray, "dim"]:
+    """Return which variables are among the known inputs whose values are given."""
+    return np.isin(np.asarray(found.names), inputs)
 
 
 def _candidates(found: Any, target: int) -> np.ndarray:
@@ -656,7 +679,13 @@ class Fitted:
 
 
 def fit_steps(
-    found: Any, rows: Rows, basis: Basis, targets: list[Target], halves: np.ndarray, step: str
+    found: Any,
+    rows: Rows,
+    basis: Basis,
+    targets: list[Target],
+    halves: np.ndarray,
+    step: str,
+    given: Bool[np.ndarray, "dim"],
 ) -> Fitted:
     """Return the model corrected so that its step fits, and its differences between halves."""
     learned, dt = rates_of(found.model), float(found.dt)
@@ -671,7 +700,7 @@ def fit_steps(
             ]
             return learned(z) + np.stack(extra, axis=1)
 
-        path, _ = lead(corrected, rows, found.lags, dt, step)
+        path, _ = lead(corrected, rows, found.lags, dt, step, given)
         said, designs = path.mean(learned), [path.mean(target.basis) for target in targets]
         left = rate - said
         own = [_correction(*each) for each in zip(targets, designs, left.T, strict=True)]
@@ -701,7 +730,7 @@ def fit_steps(
     basis, place = basis.part(np.flatnonzero(used))
     center, spread = center[:, place], spread[..., place]
     drift = center_drift(learned, trust, basis, center)
-    residual = rows.next - rows.now - dt * lead(drift, rows, found.lags, dt, step)[1]
+    residual = rows.next - rows.now - dt * lead(drift, rows, found.lags, dt, step, given)[1]
     return Fitted(step, basis, trust, center, spread, residual, freedom)
 
 

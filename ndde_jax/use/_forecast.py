@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -229,13 +229,13 @@ class WithForecasts:
         print(f.median[-1], np.sin(f.ts[-1]))
         ```
         """
-        ensemble, key = self._given(ensemble), check_key(key)
-        steps = read_span(horizon, self, "horizon")
+        key, steps = check_key(key), read_span(horizon, self, "horizon")
         check_whole(paths, "paths")
         check_memory(steps, paths, len(self.names))
         origin, later = read_history(self, history), np.arange(1, steps + 1)
         level = origin.level(np.arange(steps + 1))
-        change, told = known_inputs(origin, inputs, level, steps)
+        change, told, given = known_inputs(origin, inputs, level, steps)
+        ensemble = self._given(ensemble, given)
         run, diverged = learned_paths(self, ensemble, change, origin.newest(), paths, key)
         past = origin.past
         notes = (*origin.notes, *told, *divergence_note(diverged))
@@ -614,16 +614,24 @@ def inputs_ahead(origin: Origin, inputs: Any, steps: int) -> dict[str, Any]:
     return {**ahead, **clocks, **given}
 
 
-def known_inputs(
-    origin: Origin, inputs: Any, level: Level, steps: int
-) -> tuple[Change, tuple[str, ...]]:
-    """Return a change that sets known inputs to given future values, and a note on the others.
+class KnownInputs(NamedTuple):
+    """A `change` that sets known inputs to their future values, `notes` on the others, and the
+    `names` of those that were set, without clocks, whose values are close to what is forecast.
+    """
+
+    change: Change
+    notes: tuple[str, ...]
+    names: tuple[str, ...]
+
+
+def known_inputs(origin: Origin, inputs: Any, level: Level, steps: int) -> KnownInputs:
+    """Return the known inputs of a forecast.
 
     **Raises:** `ValueError` for variables that other variables may drive.
     """
     found, given = origin.found, set()
     change = no_change(steps, len(found.names))
-    after = np.arange(steps + 1) > 0  # the present was measured
+    after = np.arange(steps + 1) > 0
     for name, values in inputs_ahead(origin, inputs, steps).items():
         j = variable(name, found, "an input")
         if found.names[j] not in found.inputs:
@@ -635,10 +643,15 @@ def known_inputs(
             )
         given.add(found.names[j])
         change = change.setting(j, after, level.series(j, values, f"the future of {name}", steps))
+        # The present was measured; during the first step, too, the input moves on a line.
+        change = change.setting(j, ~after, origin.past[-1, j])
     missing = [name for name in found.inputs if name not in given]
+    clocks = clock_columns(found.samples.as_measured())
+    moved = tuple(name for name in found.inputs if name in given and name not in clocks)
     if not missing:
-        return change, ()
+        return KnownInputs(change, (), moved)
     note = (
         f"The future of {', '.join(missing)}, which no other variable drives, is forecast as well"
     )
-    return change, (f"{note}; if it is known, give it as inputs= in Python.",)
+    note = f"{note}; if it is known, give it as inputs= in Python."
+    return KnownInputs(change, (note,), moved)

@@ -166,8 +166,6 @@ class WithInterventions:
         print(g.effect()[-1])  # about what the sun is changed by, for both
         ```
         """
-        # The ensemble corrects one-step forecasts on the data, but not the effect of a change.
-        ensemble = spread_by_echoes(self, self._given(ensemble), self._echoed)
         key = check_key(key)
         steps = read_span(horizon, self, "horizon")
         begin = read_span(start, self, "start", least=0)
@@ -184,7 +182,9 @@ class WithInterventions:
         need = int(self.lags[-1]) + 1 if edits is None else int(np.max(edits.at)) + 1
         origin, later = read_history(self, history, need), np.arange(1, steps + 1)
         level = origin.level(np.arange(steps + 1))
-        plain, told = known_inputs(origin, inputs, level, steps)
+        plain, told, moved = known_inputs(origin, inputs, level, steps)
+        # The ensemble corrects one-step forecasts on the data, but not the effect of a change.
+        ensemble = spread_by_echoes(self, self._given(ensemble, moved), self._echoed)
         change = dataclasses.replace(plain, active=when, edits=edits)
         change, acted = _setting(self, change, values, when, origin, level)
         change, shifted, about = _shifting(self, change, shift, when, acted)
@@ -377,8 +377,9 @@ def _notes(found, ensemble, acted, touched, change, when, baseline, changed) -> 
             f"another variable passes on {links} within a sampling interval, but the drift reads "
             "the source directly: a change of the variable in between has no effect there."
         )
-    # Autocorrelated residuals point to an unmeasured driver.
-    if hidden := [n for n, m in zip(names, ensemble.noise.memory, strict=True) if m > MEMORY]:
+    # Autocorrelated residuals point to an unmeasured driver, except those of known inputs.
+    lasting = zip(names, ensemble.noise.memory, strict=True)
+    if hidden := [name for name, m in lasting if m > MEMORY and name not in found.inputs]:
         notes.append(
             f"the residuals of {', '.join(hidden)} are autocorrelated: a driver may be hidden, and "
             "the change could act differently through it."

@@ -27,7 +27,15 @@ from ..select._midpoint import halfway, read_steps
 from ..simulate._solve import solve_sdde
 from ..windows._windows import KnownData, lagged_windows
 from ._arguments import edges_of_inputs
-from ._ensemble import Basis, Ensemble, center_drift, histories_of, make_basis, rates_of
+from ._ensemble import (
+    Basis,
+    Ensemble,
+    center_drift,
+    given_inputs,
+    histories_of,
+    make_basis,
+    rates_of,
+)
 from ._one_step import Quadrature, lead, samples_of
 
 # ---- bends ----
@@ -78,7 +86,8 @@ def residuals_of(found: Any, ensemble: Ensemble) -> Left:
     """Return the residuals of the centre of an ensemble."""
     rows, dt, basis = ensemble.rows, float(found.dt), ensemble.basis
     drift = center_drift(rates_of(found.model), ensemble.trust, basis, ensemble.center)
-    path, mean = lead(drift, rows, found.lags, dt, ensemble.step)
+    given = given_inputs(found, ensemble.inputs)
+    path, mean = lead(drift, rows, found.lags, dt, ensemble.step, given)
     rate, constant = (rows.next - rows.now) / dt, np.arange(len(basis.kind)) == 0
     centers = []
     for coefficients in ensemble.center:

@@ -11,7 +11,7 @@ from typing import Any
 
 import jax
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 
 from ..samples._samples import Samples
 from ..select._partial import completed
@@ -173,11 +173,25 @@ class Quadrature:
 
 
 def lead(
-    drift: Drift, rows: Rows, lags: Sequence[int], dt: float, step: str
+    drift: Drift,
+    rows: Rows,
+    lags: Sequence[int],
+    dt: float,
+    step: str,
+    given: Bool[np.ndarray, "dim"] | None = None,
 ) -> tuple[Quadrature, np.ndarray]:
-    """Return the quadrature points of each step, and its mean rate, `[row dim]`."""
+    """Return the quadrature points of each step, and its mean rate, `[row dim]`.
+
+    `given` variables move from one sample to the next on a line, as the simulator moves those with
+    known values, and the others by the drift.
+    """
     # Of several stages at one time, the last is the best.
     lags, states = tuple(lags), dict[float, np.ndarray]()
+
+    def moved(share, state):
+        if given is None or step == "map":
+            return state
+        return np.where(given, rows.now + share * (rows.next - rows.now), state)
 
     def at(share):
         histories = rows.past[:, SHARES.index(share)].copy()
@@ -186,12 +200,12 @@ def lead(
         return histories
 
     def rate(share, state):
-        states[share] = state
+        states[share] = moved(share, state)
         return drift(at(share))
 
     mean = mean_rate(rate, rows.now, dt, step, np)
     if step == "flow":
-        states[1.0] = rows.now + dt * mean
+        states[1.0] = moved(1.0, rows.now + dt * mean)
     shares, weights = _MEANS[step]
     return Quadrature(tuple(map(at, shares)), weights), mean
 

@@ -370,3 +370,46 @@ def test_rain_that_is_forecast_below_zero_is_told():
     low, high = made.interval()
     line = f"store  {made.median[-1, 1]:.3g} ({low[-1, 1]:.3g} to {high[-1, 1]:.3g})"
     assert line in repr(made)
+
+
+# ---- inputs with a known future ----
+
+PULL, RATE, AHEAD = 0.4, 0.15, 15
+KEPT = np.exp(-PULL)
+# The weights of an input at the beginning and the end of a step, between which it moves on a line.
+FIRST = (1 - KEPT * (1 + PULL)) / PULL**2
+LAST = (1 - KEPT) / PULL - FIRST
+STEP = RATE * np.sqrt((1 - KEPT**2) / (2 * PULL))
+
+
+def driven(seed, n):
+    """y' = u - .4 y + .15 dW/dt, by its exact step; u is white noise at the samples."""
+    rng = np.random.default_rng(seed)
+    u, y = rng.normal(size=n), np.zeros(n)
+    for k in range(n - 1):
+        y[k + 1] = KEPT * y[k] + FIRST * u[k] + LAST * u[k + 1] + STEP * rng.normal()
+    return u, y
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_forecasts_of_a_path_with_given_inputs_have_the_exact_mean_and_spread(seed):
+    n = 800
+    u, y = driven(seed, n + AHEAD)
+    x = np.stack([u, y], axis=1)[:n]
+    made = ndde.discover(x, dt=1.0, lags=range(4), inputs=["x0"], key=jax.random.key(0))
+    assert made.moves_between_samples
+    future = {"x0": u[n:]}
+    paths = made.forecast(AHEAD, paths=400, key=KEY, inputs=future).paths[..., 1]
+    mean, variance = y[n - 1], 0.0
+    for k in range(AHEAD):
+        mean = KEPT * mean + FIRST * u[n - 1 + k] + LAST * u[n + k]
+        variance = KEPT**2 * variance + STEP**2
+        assert abs(paths[:, k].mean() - mean) < np.sqrt(variance)
+        assert paths[:, k].std() == pytest.approx(np.sqrt(variance), rel=0.25)
+    own = made.resample(resamples=4, inputs=["x0"])
+    made.forecast(3, paths=4, key=KEY, inputs={"x0": u[n : n + 3]}, ensemble=own)
+    if own.step != "map":
+        with pytest.raises(ValueError, match=r"got none\. Make it again with found\.resample"):
+            made.forecast(AHEAD, key=KEY, inputs=future, ensemble=made.resample(resamples=4))
+    with pytest.raises(ValueError, match=r"inputs must be known inputs \(x0\); got x1"):
+        made.resample(inputs=["x1"])
