@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from .._types import divisor
-from ..samples._columns import best_step, blocks, line, standard_errors
+from ..samples._columns import best_step, blocks, line, period_of, standard_errors
 from ..samples._gaps import runs
 
 # Largest lag at which a column is tested as a copy of another.
@@ -25,6 +25,9 @@ REACH, WINDOWS, LEFT, UNEVEN = 31, 600, 1e-4, 0.1
 # before, how much further than one step they move (per share of moving samples), and the number of
 # steps at which a move is capped.
 RESTS, MOVES, FAR = 0.45, 2.0, 4.0
+# The same for variables that are moved along ramps and rest between them, and the smallest share of
+# their moves that follow another.
+RAMPS = 0.3, 0.9
 # Fewest samples of a recording whose mean counts, fewest such recordings, and the largest
 # autocorrelation at one sample.
 LEAST_OF_RECORDING, LEAST_RECORDINGS, MOST_MEMORY = 40, 4, 0.995
@@ -149,7 +152,7 @@ def is_set(x: Float[np.ndarray, "time"]) -> bool:
     """Return whether a variable is set, like an actuator or a switch, and not measured.
 
     Such a variable has two values, or it mostly rests. When it moves, it moves further than a
-    rounded variable that rests as often, or at irregular intervals.
+    rounded variable that rests as often, at irregular intervals, or along ramps.
     """
     values, change = np.unique(x), np.diff(x)
     if len(values) == 2:
@@ -163,7 +166,8 @@ def is_set(x: Float[np.ndarray, "time"]) -> bool:
         # Rounding: if the mean change is s steps, a value moves with a probability of about s, and
         # then by less than 1 + s steps on average. A few large moves may be spikes.
         size = float(np.minimum(np.abs(change[moved]) / step, FAR).mean())
-        return rests > RESTS and size > 1 + MOVES * (1 - rests)
+        far = rests > RESTS and size > 1 + MOVES * (1 - rests) and not slower_clock(x, 1)
+        return far or (rests > RAMPS[0] and consecutive_change_share(x) > RAMPS[1])
     # Held readings change at fixed intervals.
     gaps = np.diff(np.flatnonzero(moved))
     if rests < RESTS or len(gaps) < 5 or consecutive_change_share(x) > 0.5:
@@ -283,6 +287,28 @@ def deadband(x: Float[np.ndarray, "time"]) -> float:
 ROUNDED, BY_ROUNDING, MOST_EQUAL = 5.0, 0.25, 0.65
 
 
+# Periods of a slower clock that are looked for, in samples; the share of all squared changes that
+# must fall on its ticks; and how much larger a typical change there must be than elsewhere.
+SLOWEST, ON_TICKS, LARGER = 12, 0.9, 4.0
+
+
+def slower_clock(x: Float[np.ndarray, "time"], order: int) -> int:
+    """Return the period, in samples, of the clock at whose ticks the values (`order` 1) or slopes
+    (2) of a variable change, also if they were rounded since; 0 if there is none.
+    """
+    changes = np.diff(x, n=order) ** 2
+    total = changes.sum()
+    for period in range(2, SLOWEST + 1):
+        each = changes[: len(changes) // period * period].reshape(-1, period)
+        if len(each) < CHANGES or not total > 0:
+            break
+        tick = int(np.argmax(each.sum(axis=0)))
+        rest = np.delete(each, tick, axis=1).mean()
+        if each[:, tick].sum() > ON_TICKS * total and np.median(each[:, tick]) > LARGER * rest:
+            return period if period_of(x) is None else 0
+    return 0
+
+
 def straight_share(x: Float[np.ndarray, "time"]) -> float:
     """Return the share of samples exactly on a sloping line through their neighbours, beyond
     chance, since whole numbers have many equal steps, and so have smooth records that are rounded.
@@ -291,6 +317,8 @@ def straight_share(x: Float[np.ndarray, "time"]) -> float:
     if len(steps) < 3:
         return 0.0
     moves = np.abs(steps) > 1e-7 * size
+    if period := slower_clock(x, 2):
+        return 1 - 1 / period
 
     def equal(apart: int) -> float:
         same = np.abs(steps[apart:] - steps[:-apart]) < 1e-9 * size

@@ -790,10 +790,16 @@ def _quantised(evidence: SampleEvidence) -> Iterator[Hit]:
             yield Hit(sensor.rounding, words, value=step, variable=sensor.name)
 
 
-def _fine_sensors(evidence: SampleEvidence) -> Iterator[Sensor]:
-    """Yield the sensors whose repeated values are meaningful: not coarse, not resting at zero."""
-    fine = (sensor for sensor in evidence.sensors if not sensor.rounding > 0.02)
-    return (sensor for sensor in fine if not rests_at_zero(sensor.x))
+def _fine_sensors(evidence: SampleEvidence, order: int = 0) -> Iterator[Sensor]:
+    """Yield the sensors whose repeated values are meaningful: not resting at zero, and not coarse,
+    unless their values (`order` 1) or slopes (2) change at the ticks of a slower clock.
+    """
+    for sensor in evidence.sensors:
+        coarse = sensor.rounding > 0.02
+        if coarse and not (order and tests.slower_clock(sensor.x, order)):
+            continue
+        if not rests_at_zero(sensor.x):
+            yield sensor
 
 
 @sample_rule(
@@ -851,7 +857,7 @@ def _clipped(evidence: SampleEvidence) -> Iterator[Hit]:
 )
 def _held(evidence: SampleEvidence) -> Iterator[Hit]:
     said = {evidence.samples.names[j] for j in treated_columns(evidence.samples, HELD)}
-    for sensor in _fine_sensors(evidence):
+    for sensor in _fine_sensors(evidence, 1):
         if sensor.name in said:
             continue
         share, band, held = sensor.run.repeats, tests.deadband(sensor.x), None
@@ -917,7 +923,7 @@ def _slow(sensor: Sensor) -> bool:
     ),
 )
 def _interpolated(evidence: SampleEvidence) -> Iterator[Hit]:
-    for sensor in _fine_sensors(evidence):
+    for sensor in _fine_sensors(evidence, 2):
         share = tests.straight_share(sensor.x)
         yield Hit(share, {"share": share, "name": sensor.name}, variable=sensor.name)
 

@@ -282,6 +282,31 @@ def test_a_smooth_record_that_was_rounded_was_not_interpolated(period, size):
     assert found(half)["interpolated"].weight == "problem"
 
 
+@pytest.mark.parametrize("every", [2, 4, 6, 12])
+def test_rounding_hides_neither_held_nor_interpolated_values(every):
+    rng = np.random.default_rng(0)
+    x = signal.lfilter([1], [1, -0.9], rng.normal(size=(1950, 2)), axis=0)
+    k = np.arange(1950)
+    held = np.stack([x[k // every * every, 0], x[:, 1]], axis=1).round(1)
+    assert found(held, treated=False)["held values"].weight == "problem"
+    knots = np.interp(k, k[::every], x[::every, 0])
+    assert found(np.stack([knots, x[:, 1]], axis=1).round(2))["interpolated"].weight == "problem"
+    assert not {"held values", "interpolated"} & set(found(x.round(1)))
+
+
+def test_a_set_point_that_moves_along_ramps_was_not_recorded_coarsely():
+    rng, sets = np.random.default_rng(0), [50.0]
+    while len(sets) < 2000:
+        sets += [sets[-1]] * int(rng.integers(60, 200))
+        target = float(rng.integers(30, 80))
+        sets += [*np.arange(sets[-1], target, np.sign(target - sets[-1]) / 2).tolist(), target]
+    given = np.array(sets[:2000])
+    follows = signal.lfilter([0.05], [1, -0.95], given - 50) + signal.lfilter(
+        [1], [1, -0.9], rng.normal(size=2000)
+    )
+    assert "quantised" not in found(np.stack([given, follows], axis=1))
+
+
 def test_visits_at_random_times_interpolated_at_their_mean_interval_are_named():
     rng = np.random.default_rng(0)
     walk = np.cumsum(rng.normal(size=(3000, 2)), axis=0)
