@@ -38,7 +38,15 @@ from .select._screened import Screened
 from .select._strategies import AbstractStrategy
 from .use._backtest import WithBacktests
 from .use._effects import WithEffects
-from .use._ensemble import RESAMPLES, Ensemble, generator, make_ensemble
+from .use._ensemble import (
+    RESAMPLES,
+    Ensemble,
+    diffusion_of,
+    generator,
+    histories_of,
+    make_ensemble,
+    present_slopes,
+)
 from .use._evidence import WithEvidence
 from .use._export import WithExports, discovery_formulas
 from .use._forecast import WithForecasts
@@ -462,9 +470,15 @@ class Discovery(
         """The noise matrix Σ of dX = G dt + Σ dW, `[dim dim]`, lower triangular, in units of the
         variables per root of `time_unit`: that of the default ensemble, without measurement errors.
         If the size of the noise depends on the state, it is the mean. For use in
-        `ndde.solve_sdde(found.model, sigma=found.sigma, ...)`.
+        `ndde.solve_sdde(found.model, sigma=found.sigma, ...)`, at any step for a flow; for a map,
+        whose noise comes once per sample, at the sampling interval.
         """
-        return self._members.noise.factor / np.sqrt(self.dt)
+        ensemble, dt = self._members, self.dt
+        if not self.moves_between_samples:
+            return ensemble.noise.factor / np.sqrt(dt)
+        with concretely():
+            slopes = present_slopes(self.model, histories_of(ensemble))
+        return np.linalg.cholesky(diffusion_of(ensemble.noise.covariance, slopes, dt))
 
     @functools.cached_property
     def _echoed(self) -> tuple:

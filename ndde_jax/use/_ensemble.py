@@ -382,6 +382,35 @@ def _shared(residual: np.ndarray, position: np.ndarray, steps: int) -> np.ndarra
     return np.where(np.abs(mean) > CLEAR * variance / np.sqrt(len(products)), mean, 0.0)
 
 
+def diffusion_of(
+    covariance: Float[np.ndarray, "dim dim"], slopes: Float[np.ndarray, "target source"], dt: float
+) -> Float[np.ndarray, "dim dim"]:
+    """Return ΣΣᵀ of the equation dX = G dt + Σ dW from the covariance of the noise of a step, in
+    which the drift already forgets the early noise: the covariance is the integral of
+    exp(As) ΣΣᵀ exp(Aᵀs) over the step (Van Loan, 1978), with the slopes A of the drift.
+    """
+    values, vectors = np.linalg.eig(slopes)
+    if not np.linalg.cond(vectors) < 1 / RIDGE:
+        return covariance / dt
+    sums, inverse = values[:, None] + values[None], np.linalg.inv(vectors)
+    small = np.abs(sums * dt) < RIDGE
+    lasting = np.where(small, dt, np.expm1(sums * dt) / np.where(small, 1, sums))
+    found = (vectors @ (inverse @ covariance @ inverse.T / lasting) @ vectors.T).real
+    known = np.diag(found) > 0
+    size = divisor(np.sqrt(np.where(known, np.diag(found), np.diag(covariance) / dt)))
+    return size[:, None] * _positive(found / size[:, None] / size) * size
+
+
+def present_slopes(
+    model: AbstractDelayModel, histories: Float[np.ndarray, "row lag dim"]
+) -> Float[np.ndarray, "target source"]:
+    """Return the mean slopes of the rates along the present states; 0 if lag 0 is no candidate."""
+    if model.lags[0] != 0:
+        return np.zeros((model.dim, model.dim))
+    slopes = jax.vmap(jax.jacfwd(model))(in_precision(model, histories))
+    return np.asarray(slopes, np.float64)[:, :, 0].mean(axis=0)
+
+
 def _positive(matrix: np.ndarray) -> np.ndarray:
     """Return the nearest covariance matrix."""
     values, vectors = np.linalg.eigh((matrix + matrix.T) / 2)

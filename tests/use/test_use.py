@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import ndde_jax as ndde
+from ndde_jax.use._ensemble import diffusion_of
 
 from .small import HORIZON, KEY, LAGS, NAMES, TRUTH, A, discovery, linear_path, respond
 
@@ -317,6 +318,31 @@ def test_the_noise_matrix_is_that_of_the_system_and_simulates_its_spread():
     noise = dict(sigma=sigma, key=jax.random.key(2))
     path = ndde.solve_sdde(found.model, n_steps=40_000, history=x, **noise).ys[1000:]
     np.testing.assert_allclose(np.cov(path.T), spread, rtol=0.25)
+
+
+def test_the_noise_of_a_step_and_that_of_the_equation_differ_by_what_the_drift_forgets():
+    """Against the exact covariance of a step of a linear equation with complex eigenvalues."""
+    from scipy.linalg import expm, solve_continuous_lyapunov
+
+    a, dt = np.array([[-1.0, 2.0, 0.0], [-2.0, -0.5, 0.3], [0.0, 0.4, -3.0]]), 0.4
+    root = np.array([[0.5, 0.0, 0.0], [0.3, 0.4, 0.0], [0.1, -0.2, 1.0]])
+    spread, step = solve_continuous_lyapunov(a, -root @ root.T), expm(a * dt)
+    covariance = spread - step @ spread @ step.T
+    np.testing.assert_allclose(diffusion_of(covariance, a, dt), root @ root.T, atol=1e-12)
+    # Without slopes nothing is forgotten, and of equal ones without eigenvectors nothing is known.
+    np.testing.assert_allclose(diffusion_of(covariance, 0 * a, dt), covariance / dt, rtol=1e-12)
+    one = np.diag([-1.0, -1.0, -1.0]) + np.diag([1.0, 1.0], 1)
+    np.testing.assert_array_equal(diffusion_of(covariance, one, dt), covariance / dt)
+
+
+def test_a_coarsely_sampled_flow_has_the_noise_of_its_equation():
+    """Steps of half a memory have .79 of its covariance."""
+    rng, x, kept = np.random.default_rng(0), np.zeros((3000, 2)), np.exp(-0.5)
+    root = np.array([0.5, 0.2]) * np.sqrt((1 - kept**2) / 2)
+    for k in range(len(x) - 1):
+        x[k + 1] = kept * x[k] + root * rng.normal(size=2)
+    found = ndde.discover(x, dt=0.5, lags=(0,), recipe=ndde.Recipe(scheme="midpoint"), key=KEY)
+    np.testing.assert_allclose(np.sqrt(np.diag(found.sigma @ found.sigma.T)), [0.5, 0.2], rtol=0.05)
 
 
 def test_the_noise_matrix_of_a_map_makes_the_noise_of_its_steps():
