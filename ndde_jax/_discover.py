@@ -145,7 +145,8 @@ def discover(
         anything else, `{"flow": "log", "level": "ranks"}`, or one of these for all; see
         [`prepare_samples`][ndde_jax.prepare_samples]. Slopes and effects then refer to the
         logarithm; forecasts and interventions use measured units.
-    - `time_unit`: unit of `dt`, for labels and for known periods (the year, the day).
+    - `time_unit`: unit of `dt`, for labels and for known periods (the year, the day). Time stamps
+        of `x` are converted to it.
     - `treat`: first treat seasons, trends, very uneven stamps, spikes and short gaps where a test
         finds them, as [`prepare_samples`][ndde_jax.prepare_samples] does, and allow no driver of a
         schedule, a variable that repeats itself. The report says so.

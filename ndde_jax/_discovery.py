@@ -28,6 +28,7 @@ from .check._verdict import Verdict, sample_evidence, verdict
 from .fit._prices import as_price
 from .measure._stability import as_finder
 from .models._model import AbstractDelayModel
+from .samples._clock_inputs import clock_columns
 from .samples._noise import measurement_errors
 from .samples._prepare import treated_columns
 from .samples._samples import Samples
@@ -466,6 +467,20 @@ class Discovery(
             return self.resample()
 
     @functools.cached_property
+    def _members_given_inputs(self) -> Ensemble:
+        """The default ensemble if the values of all known inputs are given."""
+        with concretely():
+            return self.resample(inputs=self._series_inputs)
+
+    @property
+    def _series_inputs(self) -> tuple[str, ...]:
+        """The known inputs other than clocks, which move hardly differently from what the drift
+        says.
+        """
+        clocks = clock_columns(self.samples.as_measured())
+        return tuple(name for name in self.inputs if name not in clocks)
+
+    @functools.cached_property
     def sigma(self) -> np.ndarray:
         """The noise matrix Σ of dX = G dt + Σ dW, `[dim dim]`, lower triangular, in units of the
         variables per root of `time_unit`: that of the default ensemble, without measurement errors.
@@ -497,11 +512,11 @@ class Discovery(
     def _given(self, ensemble: Any, inputs: tuple[str, ...] = ()) -> Ensemble:
         """Return the given ensemble, or the default one for known inputs whose values are given."""
         between = bool(inputs) and self.moves_between_samples
-        if ensemble is None and between:
-            with concretely():
-                return self.resample(inputs=inputs)
+        if ensemble is None and inputs == self._series_inputs and between:
+            return self._members_given_inputs
         if ensemble is None:
-            return self._members
+            with concretely():
+                return self.resample(inputs=inputs) if between else self._members
         check_kind(ensemble, Ensemble, "ensemble", "what found.resample(...) returns")
         if not ensemble.rows.are_of(self):
             raise ValueError(

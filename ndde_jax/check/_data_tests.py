@@ -281,12 +281,6 @@ def deadband(x: Float[np.ndarray, "time"]) -> float:
     return least if least > BAND * np.median(changes) else 0.0
 
 
-# Second differences, in units of the resolution, below which equal steps may come from rounding. Of
-# a smooth record that is rounded, up to .6 of the steps equal the one before, and nearly as many
-# the one before that: the shares differ by up to .15.
-ROUNDED, BY_ROUNDING, MOST_EQUAL = 5.0, 0.25, 0.65
-
-
 # Periods of a slower clock that are looked for, in samples; the share of all squared changes that
 # must fall on its ticks; and how much larger a typical change there must be than elsewhere.
 SLOWEST, ON_TICKS, LARGER = 12, 0.9, 4.0
@@ -307,6 +301,12 @@ def slower_clock(x: Float[np.ndarray, "time"], order: int) -> int:
         if each[:, tick].sum() > ON_TICKS * total and np.median(each[:, tick]) > LARGER * rest:
             return period if period_of(x) is None else 0
     return 0
+
+
+# Second differences, in units of the resolution, below which equal steps may come from rounding. Of
+# sums of two sines that were rounded, up to .6 of the steps equal the one before, and nearly as
+# many the one before that: the shares differ by up to .15.
+ROUNDED, BY_ROUNDING, MOST_EQUAL = 5.0, 0.25, 0.65
 
 
 def straight_share(x: Float[np.ndarray, "time"]) -> float:

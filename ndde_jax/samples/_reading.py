@@ -41,9 +41,9 @@ def read_samples(
     """Return measurements in any container, checked, as one value.
 
     **Arguments:** the same as for [`discover`][ndde_jax.discover]. [`Samples`][ndde_jax.Samples]
-    are returned unchanged, except for names, unit and mask given with them. A file is given by its
-    name or as a `pathlib.Path`; assumptions made to read it are issued as a warning. For other
-    choices, read the file with pandas and pass the frame.
+    are returned unchanged, except for names and mask given with them, and a unit if they have none.
+    A file is given by its name or as a `pathlib.Path`; assumptions made to read it are issued as a
+    warning. For other choices, read the file with pandas and pass the frame.
 
     **Raises:** `ValueError` for unusable input, as [`lagged_windows`][ndde_jax.lagged_windows].
 

@@ -479,27 +479,27 @@ class Moves(AbstractStrategy):
         """Return the graph after moves from the choice of splines."""
         price, screening = as_price(price), spline_graph(windows, shortlist=self.shortlist)
         if is_traced(windows, screening, price, key):
-            graph, scores, risk, paid = _search_traced(windows, screening, price, self.refit, key)
-            return recovery(windows, graph, scores, risk, paid, screening)
+            return _search_traced(windows, screening, price, self.refit, key)
         data = KnownData(windows)
         numbers = functools.partial(to_jax, dtype=data.dtype)
         if data.refused:
             nothing = numbers(np.full(data.dim, np.nan))
-            found = (screening.graph, screening.evidence, nothing, nothing)
-        else:
-            rows = judge(data, screening, price, self.refit, key=key)
-            found = (
-                to_jax(from_flat_inputs(np.stack([row.mask for row in rows]))),
-                numbers(from_flat_inputs(np.stack([row.evidence for row in rows]))),
-                numbers(np.array([row.risk for row in rows])),
-                numbers(np.array([row.threshold for row in rows])),
-            )
-        return recovery(windows, *found, screening)
+            graph, scores = screening.graph, screening.evidence
+            return recovery(windows, graph, scores, nothing, nothing, screening)
+        rows = judge(data, screening, price, self.refit, key=key)
+        return recovery(
+            windows,
+            graph=to_jax(from_flat_inputs(np.stack([row.mask for row in rows]))),
+            scores=numbers(from_flat_inputs(np.stack([row.evidence for row in rows]))),
+            risk=numbers(np.array([row.risk for row in rows])),
+            price=numbers(np.array([row.threshold for row in rows])),
+            details=screening,
+        )
 
 
 @eqx.filter_jit
-def _search_traced(windows, screening: SplineGraph, price, config, key) -> tuple:
-    """Return graph, evidence, risk and price of traced windows."""
+def _search_traced(windows, screening: SplineGraph, price, config, key) -> Recovery:
+    """Return the result of the moves from a screening, for traced windows."""
     data = FlatData(windows)
     n, n_inputs = data.total, data.inputs.shape[1]
     first, spline_evidence = flat_inputs(screening.graph), flat_inputs(screening.evidence)
@@ -518,8 +518,9 @@ def _search_traced(windows, screening: SplineGraph, price, config, key) -> tuple
     each = (screening.shortlist, first, data.undecided, spline_evidence)
     mask, evidence, risk, paid = data.each_target(target, key, *each)
     numbers = (from_flat_inputs(evidence), risk, paid)
-    refused = data.refused
-    return from_flat_inputs(mask) & ~refused, *(jnp.where(refused, jnp.nan, a) for a in numbers)
+    scores, risk, paid = (jnp.where(data.refused, jnp.nan, a) for a in numbers)
+    graph = from_flat_inputs(mask) & ~data.refused
+    return recovery(windows, graph, scores, risk, paid, screening)
 
 
 # Most inputs of a target of which all subsets are tried: 2^F refits per target are 4096 for twelve,
@@ -551,12 +552,12 @@ class Exhaustive(AbstractStrategy):
                 f"windows have {n_inputs} candidate inputs with 2^{n_inputs} subsets; at most "
                 f"{MOST_INPUTS} inputs can be enumerated. Use another strategy, or fewer lags."
             )
-        return recovery(windows, *_enumerate(windows, as_price(price), self.refit, key))
+        return _enumerate(windows, as_price(price), self.refit, key)
 
 
 @eqx.filter_jit
-def _enumerate(windows: Windows, price: AbstractPrice, config: StrengthConfig, key) -> tuple:
-    """Return the best graph, the scores, its risk, the price, and all subsets with their risks."""
+def _enumerate(windows: Windows, price: AbstractPrice, config: StrengthConfig, key) -> Recovery:
+    """Return the result of refits of all subsets of the candidates."""
     data = FlatData(windows)
     n_inputs = data.inputs.shape[1]
     subsets = np.array(list(itertools.product((False, True), repeat=n_inputs)))
@@ -581,7 +582,8 @@ def _enumerate(windows: Windows, price: AbstractPrice, config: StrengthConfig, k
     obeys = jnp.all(data.apply_prior(candidate) == candidate, axis=2)
     chosen = jnp.argmin(jnp.where(obeys, cost, jnp.inf), axis=1)
     least = jnp.take_along_axis(risk, chosen[:, None], axis=1)[:, 0]
-    return from_flat_inputs(subsets[chosen]), scores, least, paid, (subsets, risk)
+    graph = from_flat_inputs(subsets[chosen])
+    return recovery(windows, graph, scores, least, paid, (subsets, risk))
 
 
 class CoefficientPath(AbstractStrategy):

@@ -37,6 +37,8 @@ from ._arguments import neighbours
 from ._one_step import Rows, lead, step_rows
 
 RIDGE = 1e-8
+# Relative size below which a difference of eigenvalues, or of eigenvectors, is rounding.
+ROUNDING = 1e-8
 # Most and fewest contiguous blocks. Blocks are at least as long as two windows reach, if possible.
 MOST_BLOCKS, FEWEST_BLOCKS = 40, 6
 # Most moves of a search.
@@ -389,11 +391,13 @@ def diffusion_of(
     which the drift already forgets the early noise: the covariance is the integral of
     exp(As) ΣΣᵀ exp(Aᵀs) over the step (Van Loan, 1978), with the slopes A of the drift.
     """
+    # In terms of eigenvectors, since the Lyapunov equation of a step, which SciPy solves, has no
+    # solution for slopes of zero or of an undamped oscillation.
     values, vectors = np.linalg.eig(slopes)
-    if not np.linalg.cond(vectors) < 1 / RIDGE:
+    if not np.linalg.cond(vectors) < 1 / ROUNDING:
         return covariance / dt
     sums, inverse = values[:, None] + values[None], np.linalg.inv(vectors)
-    small = np.abs(sums * dt) < RIDGE
+    small = np.abs(sums * dt) < ROUNDING
     lasting = np.where(small, dt, np.expm1(sums * dt) / np.where(small, 1, sums))
     found = (vectors @ (inverse @ covariance @ inverse.T / lasting) @ vectors.T).real
     known = np.diag(found) > 0
@@ -583,17 +587,17 @@ def make_ensemble(
     noise = estimate_noise(fitted.residual, state, rows.position, fitted.freedom)
     center, theta = fitted.center, fitted.center[None] + fitted.spread
     return Ensemble(
-        graphs,
-        share,
-        fitted.step,
-        own,
-        fitted.trust,
-        center,
-        theta,
-        fitted.basis,
-        noise,
-        rows,
-        inputs,
+        graphs=graphs,
+        share=share,
+        step=fitted.step,
+        own=own,
+        trust=fitted.trust,
+        center=center,
+        theta=theta,
+        basis=fitted.basis,
+        noise=noise,
+        rows=rows,
+        inputs=inputs,
     )
 
 

@@ -646,8 +646,7 @@ def known_inputs(origin: Origin, inputs: Any, level: Level, steps: int) -> Known
         # The present was measured; during the first step, too, the input moves on a line.
         change = change.setting(j, ~after, origin.past[-1, j])
     missing = [name for name in found.inputs if name not in given]
-    clocks = clock_columns(found.samples.as_measured())
-    moved = tuple(name for name in found.inputs if name in given and name not in clocks)
+    moved = tuple(name for name in found._series_inputs if name in given)
     if not missing:
         return KnownInputs(change, (), moved)
     note = (
