@@ -29,6 +29,7 @@ from records import (
     hidden,
     oscillator,
     plain,
+    recalibrated,
     recordings,
     sensors,
     spiked,
@@ -240,6 +241,8 @@ def pairs():
         "change of regime": (
             *changed(lambda x, _: x + 2.5 * (np.arange(len(x)) > 700)[:, None]),
             series((0,), last=N), ("another level from 700 on", "the same throughout")),
+        "shifted level": (*(Data(recalibrated(s), {"dt": 1.0}) for s in (1.5, 0.0)),
+            series((0, 1), last=N), ("one reads higher from 700 on", "one sensor throughout")),
         "baselines": (*recordings(), series((0,), last=N),
             ("each has a level of its own", "all have one")),
         "random walk": (*changed(lambda x, rng: np.cumsum(rng.normal(size=x.shape), axis=0)),

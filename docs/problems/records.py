@@ -99,6 +99,17 @@ def driven_by(memory, n=1000, seed=0):
     return x[100:]
 
 
+def recalibrated(shift, n=1200, seed=3):
+    """A slow variable drives another, and its sensor reads `shift` more from sample 700 on."""
+    rng, x = np.random.default_rng(seed), np.zeros((n + 200, 2))
+    noise = rng.normal(size=x.shape)
+    for k in range(2, n + 199):
+        x[k + 1] = np.array([0.95 * x[k, 0], 0.8 * x[k, 1] + 0.4 * x[k - 2, 0]]) + noise[k]
+    x = x[200:] / x[200:].std(axis=0)
+    x[700:, 0] += shift
+    return x
+
+
 @functools.cache
 def sensors(error, n=400, seed=0):
     """A variable drives another, and a third is the first with an error; or its own, if None."""

@@ -37,6 +37,10 @@ COMPARED, SUMMED = 16, 200
 # For a constant level: the smallest ratio of what it keeps over half of a recording to what it
 # keeps over a sixth of it.
 KEPT = 0.75
+# For shifts of the level of a variable: steps before the present that explain the next, fewest rows
+# and rows per column of that regression, places that are tried, and the most lags of Bartlett's
+# weights, which allow for what the past leaves correlated.
+PAST, ROWS, ROWS_EACH, PLACES, BARTLETT = 2, 200, 8, 49, 100
 
 
 def regime_change(x: Float[np.ndarray, "time"]) -> tuple[float, str, float]:
@@ -71,6 +75,61 @@ def regime_change(x: Float[np.ndarray, "time"]) -> tuple[float, str, float]:
         if errors > best[0]:
             best = (errors, name, place / count)
     return best
+
+
+class Shifts(NamedTuple):
+    """The clearest shift of each level: its size in standard `errors`, the `heights` that
+    its rate makes up for, in standard deviations of the level, and its `places` in the record, from
+    0 to 1, all `[dim]`.
+    """
+
+    errors: Float[np.ndarray, "dim"]
+    heights: Float[np.ndarray, "dim"]
+    places: Float[np.ndarray, "dim"]
+
+
+def shifts(x: Float[np.ndarray, "time dim"]) -> Shifts:
+    """Return the clearest step in what the past of all variables leaves of each variable's rate.
+
+    A sensor that was recalibrated, or a law that changed, shows here although its step is smaller
+    than the slow changes that the past explains. The past enters with its squares and cubes and
+    with a trend, so that a nonlinear system that moves to another state shows none. Rows with
+    missing values are left out. Too short records have no shift.
+    """
+    n, dim = x.shape
+    none = Shifts(np.zeros(dim), np.zeros(dim), np.zeros(dim))
+    if n <= PAST + 1 or not np.isfinite(x).any(axis=0).all():
+        return none
+    z = (x - np.nanmean(x, axis=0)) / divisor(np.nanstd(x, axis=0))
+    steps, level = np.diff(z, axis=0), z[PAST:-1]
+    before = [steps[PAST - lag : -lag] for lag in range(1, PAST + 1)]
+    time = np.linspace(-1, 1, len(level))[:, None]
+    columns = [np.ones_like(time), time, level, *before, level**2, level**3]
+    design, rates = np.concatenate(columns, axis=1), steps[PAST:]
+    known = np.isfinite(design).all(axis=1) & np.isfinite(rates).all(axis=1)
+    rows = int(known.sum())
+    if rows < max(ROWS, ROWS_EACH * design.shape[1]):
+        return none
+    basis, triangle = np.linalg.qr(design[known])
+    basis = basis[:, np.abs(np.diag(triangle)) > 1e-8 * np.sqrt(rows)]
+    left = rates[known] - basis @ (basis.T @ rates[known])
+    places = np.unique(np.linspace(rows // 8, rows - rows // 8, PLACES).astype(int))
+    late = (np.arange(rows)[:, None] >= places).astype(float)
+    late -= basis @ (basis.T @ late)
+    squares = divisor((late**2).sum(axis=0))
+    heights = late.T @ left / squares[:, None]
+    best = np.argmax(heights**2 * squares[:, None], axis=0)
+    pattern, height = late[:, best], heights[best, np.arange(dim)]
+    scores = pattern * (left - pattern * height)
+    spread = (scores**2).sum(axis=0)
+    total, reach = spread.copy(), min(rows // 8, BARTLETT)
+    for lag in range(1, reach + 1):
+        total += 2 * (1 - lag / (reach + 1)) * (scores[lag:] * scores[:-lag]).sum(axis=0)
+    errors = np.abs(height) * squares[best] / divisor(np.sqrt(np.maximum(total, spread)))
+    linear = design[known][:, : 2 + (1 + PAST) * dim]
+    returns = np.diag(np.linalg.lstsq(linear, rates[known])[0][2 : 2 + dim])
+    heights = np.abs(height / np.where(returns == 0, 1, returns))
+    return Shifts(errors, heights, (np.flatnonzero(known)[places[best]] + PAST) / n)
 
 
 def inside(

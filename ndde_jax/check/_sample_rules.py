@@ -73,6 +73,8 @@ CLIPPED = 0.003
 REPEATED = 0.45
 # The same share for values that are written only after a large enough change.
 BANDED = 0.15
+# Standard errors of a shift of a level given its past, and the smallest in standard deviations.
+SHIFTED, SHIFT = 6.5, 0.3
 # Spread of the means of recordings, in standard deviations within them, above which it is reported,
 # and the probability of one as large in any variable.
 BASELINES, BY_CHANCE = 0.4, 1e-4
@@ -185,6 +187,21 @@ class SampleEvidence:
             errors, what, where = tests.regime_change(self.unswitched(j))
             if errors > APART:
                 found[j] = errors, what, (first + where * len(x)) / n
+        return found
+
+    @functools.cached_property
+    def shifts(self) -> dict[int, tuple[float, float]]:
+        """The clear shifts by column, of variables without a change of regime: standard errors and
+        where.
+        """
+        names, found = list(self.samples.names), {}
+        each = tests.shifts(max(self.samples.values, key=len)) if len(self.longest) else None
+        for j in self.moving:
+            mine = names.index(self.own.names[j])
+            if each is None or j in self.changes or tests.is_set(self.stretches[j].x):
+                continue
+            if each.errors[mine] > SHIFTED and each.heights[mine] > SHIFT:
+                found[j] = float(each.errors[mine]), float(each.places[mine])
         return found
 
     @functools.cached_property
@@ -716,6 +733,30 @@ def _regime(evidence: SampleEvidence) -> Iterator[Hit]:
     words["others"] = others
     law = any(evidence.changes[j][1] in ("mean", "memory") for j in evidence.changes)
     yield Hit(errors, words, value=where, weight=PROBLEM if law else RESERVATION)
+
+
+@sample_rule(
+    "shifted level",
+    "{worst}{others} shifts {where} the record, by more than the past of all variables explains: "
+    "a sensor was changed, of {worst} or of what drives it, or another influence began.",
+    "Correct the values if a sensor was changed. Otherwise analyse the parts before and after "
+    "separately.",
+    limits=Limits(
+        problem=SHIFTED,
+        why="standard errors, at most 6.3 in 460 good records of 62 kinds; of 80 steps by one and "
+        "two standard deviations in rough variables 72 exceed it",
+    ),
+)
+def _shift(evidence: SampleEvidence) -> Iterator[Hit]:
+    if not evidence.shifts:
+        return
+    names = evidence.own.names
+    worst = max(evidence.shifts, key=lambda j: evidence.shifts[j][0])
+    errors, where = evidence.shifts[worst]
+    also = [names[j] for j in evidence.shifts if j != worst]
+    words = {"worst": names[worst], "where": evidence.when(where)}
+    words["others"] = f" (and also {listed(also)})" if also else ""
+    yield Hit(errors, words, value=where)
 
 
 @sample_rule(

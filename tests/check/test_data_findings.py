@@ -506,6 +506,47 @@ def test_a_change_of_noise_alone_is_a_reservation_and_one_of_the_mean_a_problem(
     assert found(x + 4 * late)["change of regime"].weight == "problem"
 
 
+def slow_chain(shift, seed):
+    """A slow variable drives another, and its sensor reads `shift` deviations more from 700 on."""
+    rng, x = np.random.default_rng(seed), np.zeros((1400, 2))
+    noise = rng.normal(size=x.shape)
+    for k in range(2, 1399):
+        x[k + 1] = np.array([0.95 * x[k, 0], 0.8 * x[k, 1] + 0.4 * x[k - 2, 0]]) + noise[k]
+    x = x[200:] / x[200:].std(axis=0)
+    x[700:, 0] += shift
+    return x
+
+
+def test_a_changed_sensor_shows_in_what_follows_the_true_values():
+    names = ("change of regime", "shifted level")
+    for seed in range(10):
+        assert not set(names) & set(found(slow_chain(0.0, seed)))
+    told = [found(slow_chain(1.5, seed)).get("shifted level") for seed in range(10)]
+    told = [finding for finding in told if finding is not None]
+    assert len(told) >= 9
+    assert all(finding.weight == "problem" for finding in told)
+    assert all(abs(finding.value - 700 / 1200) < 0.06 for finding in told)
+    gaps = slow_chain(1.5, 0)
+    gaps[300:340, 1] = np.nan
+    assert "shifted level" in found(gaps)
+
+
+def test_shifts_match_the_errors_of_newey_and_west():
+    """The size of the shift is that of statsmodels with Bartlett weights, uncorrected."""
+    sm = pytest.importorskip("statsmodels.api")
+    x = slow_chain(1.0, 4)
+    shifts = tests.shifts(x)
+    z = (x - x.mean(axis=0)) / x.std(axis=0)
+    steps, level = np.diff(z, axis=0), z[2:-1]
+    time = np.arange(len(level)) / len(level)
+    late = np.arange(len(level)) >= round(shifts.places[1] * len(x)) - 2
+    columns = [np.ones_like(time), time, level, steps[1:-1], steps[:-2], level**2, level**3, late]
+    fit = sm.OLS(steps[2:, 1], np.column_stack(columns)).fit(
+        cov_type="HAC", cov_kwds={"maxlags": 100}
+    )
+    assert shifts.errors[1] == pytest.approx(abs(fit.tvalues[-1]), rel=1e-6)
+
+
 def test_a_change_that_a_switch_brings_about_is_none():
     """A law lowers speed, and speed deaths."""
     rng = np.random.default_rng(0)
