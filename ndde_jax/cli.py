@@ -362,6 +362,9 @@ OF_DISCOVER: list[Option] = [
 OF_A_FUTURE: list[Option] = [
     ("--horizon", dict(type=_span, default=24, help=
         'samples, or a time such as "6h" (%(default)s)')),
+    ("--inputs", dict(metavar="FILE", help=
+        "future values of known inputs: a column for each, rows by date or, without dates, from "
+        "the first sample of the future on")),
     ("--paths", dict(type=_whole(1), default=200, help="number of paths (%(default)s)")),
     SEED,
     ("--no-plot", dict(FLAG, help="write no picture")),
@@ -563,7 +566,10 @@ def _curves(effects: Any) -> Any:
 def _forecast(arguments: argparse.Namespace) -> None:
     found = ndde_jax.Discovery.load(arguments.discovery)
     made = found.forecast(
-        arguments.horizon, paths=arguments.paths, key=jax.random.key(arguments.seed)
+        arguments.horizon,
+        inputs=arguments.inputs,
+        paths=arguments.paths,
+        key=jax.random.key(arguments.seed),
     )
     _finish_future(arguments, made, "forecast")
 
@@ -579,6 +585,7 @@ def _intervene(arguments: argparse.Namespace) -> None:
         horizon=arguments.horizon,
         start=arguments.start,
         stop=arguments.stop,
+        inputs=arguments.inputs,
         paths=arguments.paths,
         key=jax.random.key(arguments.seed),
     )

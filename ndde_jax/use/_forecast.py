@@ -25,7 +25,7 @@ from ..samples._columns import rests_at_zero
 from ..samples._dates import dates_after, elapsed, written
 from ..samples._gaps import linearly_interpolated
 from ..samples._prepare import treated_columns
-from ..samples._reading import read_alike, read_labelled, read_samples
+from ..samples._reading import Labelled, read_alike, read_labelled, read_samples
 from ..samples._samples import Samples
 from ..samples._treatments import (
     OFFSETS,
@@ -48,6 +48,10 @@ OUTSIDE = 0.05
 # Paths have come to rest if their spread is below this share of that of equally long stretches of
 # the record. Then the number of such stretches required, and the least samples in one.
 AT_REST, STRETCHES, SHORTEST = 0.2, 4, 20
+# What `inputs` may be: a mapping from these.
+INPUTS_AHEAD = (
+    "known inputs to their future values, or a frame or an existing file with a column for each"
+)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -183,7 +187,7 @@ class WithForecasts:
         paths: Checked[int] = 200,
         key: Checked[PRNGKeyArray],
         history: Any = None,
-        inputs: Checked[Mapping | None] = None,
+        inputs: Any = None,
         ensemble: Checked[Ensemble | None] = None,
     ) -> Forecast:
         """Return simulated paths from the end of the record on, in measured units.
@@ -207,8 +211,10 @@ class WithForecasts:
             frame, whose columns are matched by name, or [`Samples`][ndde_jax.Samples]; their times
             determine the phase of seasons. By default the end of the (last) record. Removed seasons
             and trends continue in the forecast.
-        - `inputs`: future values of known inputs by name, one number or `[horizon]`. Known inputs
-            are variables that the prior lets no other variable drive.
+        - `inputs`: future values of known inputs by name, one number or `[horizon]`; or a frame or
+            file with a column for each, whose rows are found by their dates. Without dates, the
+            first row is the next sample. Known inputs are variables that the prior lets no
+            other variable drive.
         - `ensemble`: the result of [`resample`][ndde_jax.Discovery.resample]; by default of 40
             halves.
 
@@ -526,6 +532,13 @@ class Origin:
         """Return the time `k` samples later; k may be traced."""
         return (self.time or 0.0) + float(self.found.dt) * k
 
+    def when(self, k: int) -> str:
+        """Return the date, or the time, `k` samples later in words."""
+        unit = self.found.samples.time_unit
+        if self.start:
+            return written(dates_after(self.start, np.array([self.after(k)]), unit)[0])
+        return amount(float(self.after(k)), unit, 6)
+
     def level(self, k: np.ndarray) -> Level:
         """Return the level `k` samples later, without seasons and trends of unknown phase."""
         return level_of(self.found, None if self.time is None else self.after(k))
@@ -597,7 +610,11 @@ def inputs_ahead(origin: Origin, inputs: Any, steps: int) -> dict[str, Any]:
     """Return the future values of known inputs by name; clocks and periodic variables continue if
     the time of the newest sample is known.
     """
-    given = dict(mapping(inputs, "inputs", "known inputs to their future values"))
+    table = None if inputs is None or isinstance(inputs, dict) else read_labelled(inputs)
+    if table is None or table.names is None:
+        given = mapping(inputs, "inputs", INPUTS_AHEAD)
+    else:
+        given = _rows_ahead(origin, table, steps)
     found, record = origin.found, origin.found.samples.as_measured()
     if origin.time is None or not record.regular:
         return given
@@ -612,6 +629,36 @@ def inputs_ahead(origin: Origin, inputs: Any, steps: int) -> dict[str, Any]:
         if j in told and period <= len(x)
     }
     return {**ahead, **clocks, **given}
+
+
+def _rows_ahead(origin: Origin, table: Labelled, steps: int) -> dict[str, Any]:
+    """Return the columns of a table in the rows after the newest sample, by their dates; without
+    dates the first row is the next sample.
+
+    **Raises:** `ValueError` for several recordings, another interval, and missing rows.
+    """
+    dt, unit = float(origin.found.dt), origin.found.samples.time_unit
+    timed = table.dt is not None or table.t is not None
+    samples = read_samples(table, **({"time_unit": unit} if timed else {"dt": dt}))
+    if len(samples.values) != 1:
+        raise ValueError(f"inputs must be one recording; got {len(samples.values)}.")
+    if abs(samples.dt - dt) > 0.25 / steps * dt:
+        raise ValueError(
+            f"inputs must have the sampling interval of the data, {amount(dt, unit)}; got "
+            f"{amount(samples.dt, samples.time_unit)}."
+        )
+    values = samples.values[0]
+    places = np.arange(len(values), dtype=float)
+    if samples.starts and origin.start:
+        places = (clock_times(origin.found, samples) - origin.after(1)) / dt
+    rows = np.flatnonzero((places > -0.5) & (places < steps - 0.5))
+    if len(rows) != steps or np.abs(places[rows] - np.arange(steps)).max() > 0.25:
+        ends = " to ".join(origin.when(k) for k in sorted({1, steps}))
+        raise ValueError(
+            f"inputs must hold one row per sample of the forecast, {ends}; {len(rows)} of its "
+            f"{len(values)} rows lie there. Add rows, or shorten the horizon."
+        )
+    return {name: values[rows, j] for j, name in enumerate(samples.names)}
 
 
 class KnownInputs(NamedTuple):
@@ -652,5 +699,5 @@ def known_inputs(origin: Origin, inputs: Any, level: Level, steps: int) -> Known
     note = (
         f"The future of {', '.join(missing)}, which no other variable drives, is forecast as well"
     )
-    note = f"{note}; if it is known, give it as inputs= in Python."
+    note = f"{note}; if it is known, give it as inputs= (--inputs FILE on the command line)."
     return KnownInputs(change, (note,), moved)

@@ -117,7 +117,7 @@ class WithInterventions:
         cut: Checked[Sequence | None] = None,
         scale: Checked[Mapping | None] = None,
         delay: Checked[Mapping | None] = None,
-        inputs: Checked[Mapping | None] = None,
+        inputs: Any = None,
         history: Any = None,
         ensemble: Checked[Ensemble | None] = None,
     ) -> Intervention:

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pandas as pd
 import pytest
 
 import ndde_jax as ndde
@@ -234,6 +235,27 @@ def test_known_inputs_are_followed():
         made.forecast(HORIZON, key=KEY, inputs={"heat": future})
     with pytest.raises(ValueError, match=r"a number, or \[horizon\] = \(12,\)"):
         made.forecast(HORIZON, key=KEY, inputs={"sun": future[:3]})
+
+
+def test_the_future_of_known_inputs_may_be_a_table(tmp_path):
+    days = pd.date_range("2020-01-01", periods=420)
+    rng, x = np.random.default_rng(0), np.zeros((420, 2))
+    x[:, 0] = rng.random(420)
+    for t in range(1, 419):
+        x[t + 1, 1] = 0.5 * x[t, 1] + x[t - 1, 0] + 0.1 * rng.normal()
+    every = pd.DataFrame(x, index=days, columns=["rain", "flow"])
+    made = ndde.discover(every[:400], lags=range(4), inputs=["rain"], key=KEY)
+    expected = made.forecast(12, key=KEY, inputs={"rain": x[400:412, 0]}).paths
+    file = tmp_path / "rain.csv"
+    every[["rain"]].to_csv(file, index_label="day")
+    ahead = every[["rain"]][400:]
+    for table in (every[["rain"]], ahead, ahead.reset_index(drop=True), str(file)):
+        np.testing.assert_array_equal(made.forecast(12, key=KEY, inputs=table).paths, expected)
+    late = every[["rain"]][401:]
+    with pytest.raises(ValueError, match=r"2021-02-04 to 2021-02-15; 11 of its 19 rows lie there"):
+        made.forecast(12, key=KEY, inputs=late)
+    with pytest.raises(ValueError, match="5 of its 5 rows"):
+        made.intervene({"flow": 1.0}, horizon=12, key=KEY, inputs=pd.DataFrame({"rain": [0.1] * 5}))
 
 
 @pytest.mark.parametrize(
