@@ -107,7 +107,7 @@ def discover(
     progress: bool = False,
     directory: str | os.PathLike | None = None,
 ) -> Discovery:
-    """Find which variables drive which, at which delay, and the drift.
+    """Find which variables drive which, at which delay, and fit the drift.
 
     Cuts the measurements into lagged windows and searches for the edges that lower the error by
     more than their price. The drift found so far then corrects the windows for the length of a
@@ -149,7 +149,7 @@ def discover(
         of `x` are converted to it.
     - `treat`: first treat seasons, trends, very uneven stamps, spikes and short gaps where a test
         finds them, as [`prepare_samples`][ndde_jax.prepare_samples] does, and allow no driver of a
-        schedule, a variable that repeats itself. The report says so.
+        schedule (a variable that repeats itself). The report says so.
     - `coefficient`: λ: keep an edge iff it is worth more than λ/F of its target's variance. The
         default is the rule of [`SignalStrengths.kept`][ndde_jax.measure.SignalStrengths.kept].
     - `recipe`: [`Recipe`][ndde_jax.Recipe], by default `Recipe()`;

@@ -25,7 +25,7 @@ from .samples._samples import Samples
 from .samples._trajectories import read_lags
 from .windows._prior import PriorKnowledge, check_prior
 
-# The most failures whose messages a warning quotes.
+# Largest number of failures whose messages a warning quotes.
 SHOWN = 3
 
 
@@ -54,7 +54,7 @@ def discover_many(
     """Discover the graphs of many systems, in turn or in parallel, and resume after interruptions.
 
     Element i equals `discover(systems[i], ..., key=jr.fold_in(key, i))` bit for bit, on any worker
-    and beside any other systems, on processors of one kind. A system that cannot be used leaves a
+    and among any other systems, on processors of one kind. A system that cannot be used leaves a
     [`Failed`][ndde_jax.Failed] in its place, and a warning at the end.
 
     **Arguments:**

@@ -171,7 +171,7 @@ class Discovery(
 
     @property
     def findings(self) -> tuple[Finding, ...]:
-        """All findings about the record and the graph: the reasons of the verdict, the most serious
+        """The findings about record and graph: the reasons for the verdict, the most serious
         first, and notes.
         """
         return (*self.verdict.reasons, *self.verdict.notes)
@@ -261,7 +261,7 @@ class Discovery(
         (2013)](https://www.jmlr.org/papers/v14/hyvarinen13a.html)).
 
         The `ranking` gives each source its share in the explained variance of the target's rate.
-        Here a source without a kept edge counts at most half, and less, the likelier chance
+        Here a source without a kept edge counts at most half, and the less, the likelier chance
         explains as much by the p-values of all its lags and by a linear regression on all
         candidates. It counts a quarter of that if no other variable has an edge into the target or
         a q-value below .001, since the target may have no drivers. Pairs that are `confounded`
@@ -393,7 +393,7 @@ class Discovery(
         return examine(evidence_of(self), finder, key, findings_of(SAMPLES, sample_evidence(self)))
 
     def _strategy(self) -> AbstractStrategy:
-        """Return the strategy that found this graph, with all information that it had."""
+        """Return the strategy that found this graph, with all the information it had."""
         given = (self.samples, self.recipe, self.reading, self.events)
         return self.recipe.strategy.on(with_samples(Screened(self.windows), *given))
 
@@ -505,7 +505,7 @@ class Discovery(
 
     @functools.cached_property
     def _doubt(self) -> Doubt:
-        """The other reading of the record, where map or flow is undecided."""
+        """The other reading of the record, if map or flow is undecided."""
         with concretely():
             return doubt_of(self)
 

@@ -172,7 +172,7 @@ class _Backend:
 
 @dataclasses.dataclass
 class _ThreadBackend(_Backend):
-    """Computation in threads of this process, which share its devices in turn and store their
+    """A backend of threads in this process, which share its devices in turn and store their
     results.
     """
 

@@ -24,7 +24,7 @@ _partial: set[Path] = set()
 
 @contextmanager
 def together(contents: Mapping[Path, bytes]) -> Iterator[None]:
-    """Write files that appear together: each is written under a temporary name beside its place,
+    """Write files that appear together: each is written under a temporary name next to its place,
     and all are renamed when the block ends. If anything fails before, no file changes.
 
     **Raises:** `OSError`, with a message, if one cannot be written, for example on a full disk.

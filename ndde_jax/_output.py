@@ -22,7 +22,7 @@ ESTIMATES = ("delay_estimate", "delay_low", "delay_high", "p", "q")
 
 
 class Pictures(NamedTuple):
-    """PNG files by name, and the reason why effects and a forecast are missing; empty if they are
+    """The PNG files by name, and why effects and a forecast are missing; empty if they are
     there, or were not requested.
     """
 

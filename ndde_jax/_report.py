@@ -23,9 +23,9 @@ from .windows._stencils import FORMULAS
 MOST_ROWS, SHOWN_EDGES, SHOWN_NAMES = 30, 5, 8
 STRENGTH = (
     "Strength: the share of the variance of the target's rate of change that only this link "
-    "explains, given all other kept inputs; at least: its lower 95 % bound over stretches of the "
+    "explains, given all other kept inputs. At least: its lower 95 % bound, from stretches of the "
     "record. After: the time from the source to the change of the target, with a 90 % interval, "
-    "given the graph; lags of a variable's own past are in samples."
+    "given the graph. Lags of a variable's own past are in samples."
 )
 
 
@@ -74,7 +74,7 @@ class Report:
     - `names`: names of the variables. `verdict`: the verdict with its findings.
     - `edges`: rows of the table, links between variables first, strongest first; `more`: the number
         of further edges.
-    - `beside`: sentences on pairs that arrows do not fully describe.
+    - `beside`: sentences on pairs that no arrow fully describes.
     - `targets`: one row per variable.
     - `data`, `method`: sentences.
     - `lines`: the conditions of the theorems, as far as they were measured; `refits`: the table of
@@ -104,11 +104,11 @@ class Report:
 
     @property
     def findings(self) -> tuple[Finding, ...]:
-        """The reasons of the verdict, the most serious first, and notes."""
+        """The reasons for the verdict, the most serious first, and notes."""
         return (*self.verdict.reasons, *self.verdict.notes)
 
     def text(self, *, full: bool = False) -> str:
-        """Return plain text, 88 columns: verdict, edges, findings; with `full` also data, method,
+        """Return the text in 88 columns: verdict, edges, findings; with `full` also data, method,
         targets and identifiability.
         """
         edges, lines = _aligned(self.edges), lines_text(self.lines)
@@ -184,7 +184,7 @@ def report_data(
 
 
 def few_lines(found: Any) -> str:
-    """Return a summary of a discovery for a prompt: the strongest edges and what to call next."""
+    """Return a short summary of a discovery: the strongest edges and what to call next."""
     into = np.array([name not in found.inputs for name in found.names])  # as in the report
     edges = np.argwhere(found.graph & into[None, :, None])
     own = edges[:, 0] == edges[:, 1]
@@ -207,7 +207,7 @@ def pairs_beside(found: Any) -> tuple[str, ...]:
     """
     names, correlation = found.names, found.residual_correlation
     hidden = [
-        f"{names[i]} <-> {names[j]}: an unmeasured variable seems to drive both; the link between "
+        f"{names[i]} <-> {names[j]}: an unobserved variable seems to drive both; the link between "
         "them may be due to it."
         for i, j in np.argwhere(np.triu(found.confounded, 1))
     ]
@@ -336,7 +336,7 @@ def _method(found: Any) -> tuple[str, ...]:
     share = np.asarray(found.windows.noise_share, float)
     noise = "" if not np.isfinite(share).all() else (
         f" Judged by roughness, {percent(float(share.mean()))} of the variance of a step is noise, "
-        "on average over variables and before any input is known."
+        "on average over variables and before any input is taken into account."
     )  # fmt: skip
     scheme = found.windows.scheme
     return (

@@ -155,7 +155,7 @@ def fingerprint(tree: Any) -> str:
 
 
 def _open(path: str | os.PathLike, data: bytes) -> tuple[dict, zipfile.ZipFile]:
-    """Return description and archive of a file after a check of every byte."""
+    """Return the description and the archive of a file, after a check of every byte."""
     body = data[:-_DIGEST]
     if hashlib.sha256(body).hexdigest().encode() != data[-_DIGEST:]:
         if not data:

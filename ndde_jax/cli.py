@@ -121,7 +121,7 @@ def _one_line(error: Any) -> str:
 
 
 def _show_warning(message, *_, **__) -> None:
-    """Print a warning without its location in the source, which is no use to users."""
+    """Print a warning without its location in the source, which is of no use to users."""
     print(f"ndde-jax: warning: {_one_line(message)}", file=sys.stderr)
 
 
@@ -132,7 +132,7 @@ def _interrupt_message(arguments: argparse.Namespace) -> str:
     # Stages of other commands are older: this one touches those that it uses.
     finished = sum(file.stat().st_mtime >= arguments.started for file in stages)
     if getattr(arguments, "written", None):
-        kept = f"{', '.join(arguments.written)} are complete in {out}, only the check is missing"
+        kept = f"{', '.join(arguments.written)} are complete in {out}, without the check"
     elif finished:
         stages = "stage is" if finished == 1 else "stages are"
         kept = f"{finished} finished {stages} kept in {Path(out) / UNFINISHED}"
@@ -150,7 +150,7 @@ def _explained(error: Exception) -> tuple[str, int]:
     if isinstance(error, ValueError | OSError | ImportError):
         return text, 2
     kind = f"{type(error).__name__}: {text}".rstrip(": ")
-    return f"{kind}. This is a fault of ndde-jax, not of your data; --debug shows where.", 1
+    return f"{kind}. This is a bug in ndde-jax, not in your data; --debug shows where.", 1
 
 
 def _note(arguments: argparse.Namespace, text: str) -> None:
@@ -284,15 +284,15 @@ SEED: Option = (
 OF_DISCOVER: list[Option] = [
     ("data", dict(nargs="?", help="file, one row per sample; or use --example")),
     ("--example", dict(metavar="NAME", help=
-        "real data that comes with ndde_jax; `ndde-jax examples` lists it")),
+        "one of the data sets that come with ndde_jax; `ndde-jax examples` lists them")),
     ("--dt", dict(type=POSITIVE, help=
         "sampling interval (default: from the time column; 1 without one)")),
     ("--lags", dict(type=_argument(_lags), help=
         "candidate lags in samples: 0:12 (end included), 0:12:3 or 0,3,6; or times: 0:24h:2h "
         "(default: chosen from the data, or the example's)")),
     ("--lags-of", dict(choices=("rate", "level"), default="rate", help=
-        "what the lags refer to: the change to the next sample, or that next sample itself, which "
-        "is one more (%(default)s); results list both")),
+        "what lags are counted to: the change to the next sample (rate), or that sample (level), "
+        "which is one more (%(default)s); results list both")),
     ("--out", dict(default="result", metavar="DIR", help=
         "directory for the results (%(default)s)")),
     ("--columns", dict(LISTED, type=_names, metavar="A,B", help=
@@ -301,17 +301,17 @@ OF_DISCOVER: list[Option] = [
     ("--key", dict(REPEATED, metavar="NAME", help=
         "array of an NPZ file, variable of a NetCDF file, sheet of a workbook. Repeat it for "
         "several recordings")),
-    ("--trial", dict(metavar="NAME", help="column that distinguishes several recordings")),
-    ("--offsets", dict(FLAG, help="every recording has its own mean")),
+    ("--trial", dict(metavar="NAME", help="column that identifies recordings")),
+    ("--offsets", dict(FLAG, help="give every recording its own mean")),
     ("--log", dict(LISTED, type=_names, metavar="COLUMN", help=
         "read a variable as its logarithm; 'all' for every one. May be repeated")),
     ("--ranks", dict(LISTED, type=_names, metavar="COLUMN", help=
         "read a variable as normal scores of its ranks; 'all' for every one. May be repeated")),
     ("--totals", dict(LISTED, type=_names, metavar="COLUMN", help=
-        "sums or means over the interval before their time stamp, such as a day's rain: they are "
-        "read one row earlier, where this interval begins. May be repeated")),
+        "variables that are sums or means over the interval before their stamp, as a day's rain: "
+        "they are read one row earlier, where the interval begins. May be repeated")),
     ("--impute", dict(type=_whole(0, 100), default=0, metavar="N", help=
-        "estimate missing values by the model and search again, N times (%(default)s)")),
+        "estimate missing values with the model and search again, N times (%(default)s)")),
     ("--only", dict(REPEATED, type=_argument(parse_only), metavar="COLUMN=VALUE,...", help=
         "explain rates only where a column has one of these values; the past may come from other "
         "rows. May be repeated")),
@@ -327,7 +327,7 @@ OF_DISCOVER: list[Option] = [
         "text that means a missing value; if it ends in *, all texts that begin with it. May be "
         "repeated")),
     ("--dates", dict(choices=("day-first", "month-first"), help=
-        "how to read 03/04/2001 (default: by the column)")),
+        "how to read 03/04/2001 (default: judged from the column)")),
     ("--time-zone", dict(metavar="ZONE", help=
         "zone of a clock with daylight saving time, such as Europe/Berlin (default: recognised)")),
     ("--variables", dict(LISTED, type=_names, metavar="A,B", help=
@@ -335,9 +335,9 @@ OF_DISCOVER: list[Option] = [
     ("--scheme", dict(choices=("euler", "central", "central4", "midpoint"), help=
         "difference scheme for the rate of change (default: chosen from the data)")),
     ("--recipe", dict(choices=("default", "fast", "paper"), default="default", help=
-        "closed forms, and networks where they explain more; closed forms only; or the paper's "
-        "gates (%(default)s)")),
-    ("--time-unit", dict(metavar="UNIT", help="unit of --dt, for labels")),
+        "default: closed forms, and networks where they explain more; fast: closed forms only; "
+        "paper: the paper's gates (%(default)s)")),
+    ("--time-unit", dict(metavar="UNIT", help="unit of --dt, for labels and known periods")),
     ("--coefficient", dict(type=POSITIVE, metavar="X", help=
         "penalty of an edge (default: automatic)")),
     ("--forbid", dict(REPEATED, type=EDGE, metavar="A>B", help=
@@ -350,7 +350,7 @@ OF_DISCOVER: list[Option] = [
     ("--no-self-edges", dict(FLAG, help="no variable drives itself")),
     ("--check", dict(FLAG, help=
         "refit on halves of the data, with edges replaced and with other difference schemes, to "
-        "report whether the data support the graph (minutes)")),
+        "report whether the data support the graph (takes minutes)")),
     SEED,
     ("--full", dict(FLAG, help="print the full report, for a methods section")),
     ("--no-treat", dict(FLAG, help=
@@ -380,7 +380,7 @@ OF_AN_INTERVENTION: list[Option] = [
     ("--shift", dict(REPEATED, type=ASSIGNMENT, metavar="X=AMOUNT", help=
         "add this to the value that all other variables read. May be repeated")),
     ("--cut", dict(REPEATED, type=EDGE, metavar="A>B", help=
-        "B reads A at its mean; A>B@3: only at lag 3. May be repeated")),
+        "B sees A at its mean value; A>B@3: only at lag 3. May be repeated")),
     ("--start", dict(type=_span, default=0, help=
         "sample, or time, at which the change begins (%(default)s)")),
     ("--stop", dict(type=_span, help=

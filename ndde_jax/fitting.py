@@ -1,4 +1,4 @@
-"""The parts of [`fit`][ndde_jax.fit] and [`fit_drift`][ndde_jax.fit_drift], to combine in other
+"""The parts of [`fit`][ndde_jax.fit] and [`fit_drift`][ndde_jax.fit_drift], to be combined in other
 ways.
 """
 

@@ -99,7 +99,7 @@ FILES = [
     ("missing.csv", b"a,b\n1,2\n3,4\n", ["--columns=a,z"], "no column 'z'"),
     ("twice.csv", b"a,b\n1,2\n3,4\n", ["--columns=a,a"], "twice"),
     ("clock.csv", b"a,b\n1,2\n3,4\n", ["--time-column=when"], "no column 'when'"),
-    ("alone.csv", b"t\n1\n2\n", ["--time-column=t"], "no column beside"),
+    ("alone.csv", b"t\n1\n2\n", ["--time-column=t"], "no column except"),
     ("dates.csv", b"date,a\n2001-01-01,1\n2001-13-45,2\n", [], "2001-13-45"),
     ("days.csv", b"date,a\n13/04/2001,1\n14/04/2001,2\n", ["--dates=month-first"], "13/04/2001"),
     ("gaps.csv", b"t,a\n1,1\n,2\n3,3\n", [], "missing values"),

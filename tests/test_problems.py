@@ -77,7 +77,7 @@ def test_a_finding_of_ones_own_joins_the_verdict_and_hits_of_one_kind_are_one():
     )
     try:
         assert add(test) is test
-        with pytest.raises(ValueError, match="of the name 'odd' already"):
+        with pytest.raises(ValueError, match="named 'odd' already"):
             add(test)
         x = np.random.default_rng(0).normal(size=(500, 2))
         (found,) = ndde.data_findings(ndde.read_samples(x, dt=1.0))

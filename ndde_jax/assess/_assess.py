@@ -1,4 +1,4 @@
-"""Error rates of edges, and hidden, contemporaneous or drifting relations beside a graph.
+"""Error rates of edges, and hidden, contemporaneous or drifting relations outside a graph.
 
 If two variables are related at once, the shape of their distributions shows which drives the other.
 If x drives y within a sampling interval, y = b x + e with e independent of x. A sum of independent
@@ -158,7 +158,7 @@ TARGETS = ("static", "derived", "turning_back", "persistent")
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Relations:
-    """Relations that a causal graph does not contain.
+    """The relations between variables that a causal graph does not contain.
 
     - `correlation`: correlation of the residuals of two rates; pairs that are related `at_once`,
         and pairs that are `confounded`; all `[source target]`, symmetric.
@@ -292,7 +292,7 @@ class Relations:
     def of_held(self, sources: Sequence[int]) -> "Relations":
         """Return the relations if some sources have new values at few samples only.
 
-        Their news came at any time since the last value, so a test cannot show whether their
+        Their innovations came at any time since the last value, so no test can show whether their
         targets follow it. An apparent hidden driver becomes one that is not excluded.
         """
         held = np.zeros(len(self.confounded), bool)

@@ -37,13 +37,13 @@ def reasons(
             return "not allowed: events reach another variable first" if events else "not allowed"
         if passed_on[i, j, a]:
             return (
-                "passed on within a sampling interval: it explains nothing beside a variable that "
+                "passed on within a sampling interval: it explains nothing given a variable that "
                 "is related to the target at once"
             )
         beside = [k for k in (a - 1, a + 1) if 0 <= k < len(lags) and graph[i, j, k]]
         if beside:
             stands = f"proxy for lag {lags[beside[0]]}, which was kept: "
-            return stands + (f"{pays} only in its place" if score > cost else f"beside it, {pays}")
+            return stands + (f"{pays} only in its place" if score > cost else f"given it, {pays}")
         if not score > cost:
             return f"does not pay its price: {pays}"
         if not lower[i, j, a] > 0:

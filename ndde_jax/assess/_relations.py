@@ -253,7 +253,7 @@ def _outside(inputs, graph, left):
 
 # Error rate of a whole record: all tests of all kept links together (Bonferroni).
 ERROR = 0.01
-# Number of earlier steps whose news of a source, or of its target, are tested.
+# Number of earlier steps whose innovations of a source, or of its target, are tested.
 NEWS = 4
 # Smallest share of a link's strength that such a sign must explain: smaller signs change hardly any
 # edge, and long records show every imperfection of a drift. Simulated drivers that a thousand
@@ -266,7 +266,7 @@ BENDS = (0.75, 1.5, 3.0)
 # simulations the share is about one for true links and about zero for those of unobserved drivers.
 CAUSED, STRONG = 0.35, 10.0
 # How close to one that share must be, with two standard errors, for a target to follow its source
-# fully. Signs of an unobserved variable from the news of the source then do not count, since true
+# fully. Signs of an unobserved variable in the source's innovations then do not count, since true
 # links leave them too if steps are long. Chosen by inspection: .11 to .23 for five true links of
 # flows with such signs, .31 and more for 24 links of simulated drivers.
 FULL = 0.25
@@ -283,8 +283,8 @@ class Signs(NamedTuple):
 
     - `older`: the source's older past and its earlier inputs explain the target although the source
         is given, as through a collider.
-    - `news`: the news of the source do. `large`: only large news do, as those of bursts.
-    - `back`: news of the target predict the source, which it does not drive.
+    - `news`: the source's innovations do. `large`: only large innovations do, as those of bursts.
+    - `back`: innovations of the target predict the source, which it does not drive.
     - `inputs`, `itself`: the source has no full effect where its inputs, or its own past, move it.
     """
 
@@ -400,7 +400,7 @@ def _deviations(products: Column) -> float:
 
 
 class Unseen(NamedTuple):
-    """Evidence from kept links about unobserved variables, `[source target]`.
+    """The evidence from kept links about unobserved variables, `[source target]`.
 
     - `signs`: p-values of the signs that an unobserved variable drives both.
     - `follows`: the share of the effect that remains where the source's inputs, or its own past,
@@ -506,7 +506,7 @@ def _link(inputs, graph, left, beside, i: int, j: int) -> Unseen:
     moved = by_inputs.p(max(CAUSED, 2 * by_inputs.error))
     itself = _own_past_p_value(inputs, graph, i, j, by_itself)
     if graph[j, i].any():
-        back = 1.0  # the news of the link back are tested with that link
+        back = 1.0  # innovations of the link back are tested with that link
     unknown = _moved_by_unknown(rows, graph, i, j)
     instruments = [by_inputs] if unknown else [by_inputs, by_itself]
     off = [one.off for one in instruments if one.strength > STRONG]
@@ -516,7 +516,7 @@ def _link(inputs, graph, left, beside, i: int, j: int) -> Unseen:
     return Unseen(Signs(older, news, large, back, moved, itself), told)
 
 
-# Steps within which an own past beside the present level shows where a continuous path is going.
+# Steps within which the own past, given the present, shows where a continuous path is going.
 # Chosen by inspecting 30 flows that an unmeasured stimulus moves: their splines kept such lags.
 MOMENTUM = 2
 
@@ -793,7 +793,7 @@ class Static(NamedTuple):
     """Whether the present states of all others determine a variable, `[target]`.
 
     - `found`: they give its level to within a hundredth of its variance.
-    - `derived`: they also give its news at every step, as if it were computed from them.
+    - `derived`: they also give its innovation at every step, as if it were computed from them.
     """
 
     found: Bool[np.ndarray, " target"]
@@ -945,8 +945,8 @@ def _centred(a):
 # Error rate of a whole record: all links that are tested (Bonferroni). The links were selected
 # among more candidates, but a correction for that made true links of larger systems fail.
 UNCONFIRMED = 0.01
-# Share of a source's apparent effect below which its news have no notable effect, and the standard
-# errors of a one-sided 90 % bound: a smooth source has little news.
+# Share of a source's apparent effect below which its innovations have none, and the standard
+# errors of a one-sided 90 % bound: a smooth source has small innovations.
 NEW_SHARE, NEW_BOUND = 0.5, 1.282
 
 
@@ -1012,10 +1012,10 @@ def _apparent_effect(rate, columns, other) -> Column:
 
 
 def _upper_share(rate, seems, given) -> float:
-    """Return the robust upper bound of the share of an input's apparent effect that its news have.
+    """Return a robust upper bound of the share of an apparent effect due to innovations.
 
-    It is infinite if the news would explain more than the whole residual, as for a source without
-    noise, whose only news are errors of the drift.
+    It is infinite if they would explain more than the whole residual, as for a source without
+    noise, whose only innovations are errors of the drift.
     """
     new, left = residuals_of(seems, given), residuals_of(rate, given)
     if new @ new > left @ left:

@@ -100,7 +100,7 @@ def _known(
 
 
 class Rows(NamedTuple):
-    """Valid windows in double precision.
+    """The rows of valid windows, in double precision.
 
     - `past`: standardised states, `[row lag dim]`; `rates`: standardised rates, `[row dim]`.
     - `position`: the sample of each row. `lags`, `step`: as in [`Windows`][ndde_jax.Windows].
@@ -270,7 +270,7 @@ MULTIPLIED = 5
 
 
 class Inputs(NamedTuple):
-    """Columns of all candidate inputs, computed once: `line`, the values, and `bend` for
+    """The columns of all candidate inputs, computed once: `line`, the values, and `bend` for
     regressions, and `test` for tests.
     """
 
@@ -537,10 +537,10 @@ def edge_p_values(
 ) -> KnownScores:
     """Return the probability that an input explains its target's rate as well by chance.
 
-    Each candidate, as a line, two bends and the product of its news with the target's own present,
+    Each candidate, as a line, two curves and its innovation times the target's own present,
     is tested given the other kept inputs of its target and what its source was made of: the
     source's own past and its kept inputs at that time, as in the momentary conditional independence
-    of Runge et al. (2019). The residual of the source, its news, is then new at every step, so the
+    of Runge et al. (2019). The innovation of the source, its residual, is new at every step, so the
     test holds for any memory of the residuals. Its variance is that of the scores, so it holds for
     changing noise. Candidates that are not kept are also tested given common factors of all
     variables at their lag, since each of them reveals these factors.
@@ -579,7 +579,7 @@ def _with_product(
     news: Float[np.ndarray, "*source row"],
     own: Column,
 ) -> Float[np.ndarray, "*source one_more row"]:
-    """Return the tested columns of sources, and the product of their news, which their past does
+    """Return the tested columns of sources, and products of their innovations, which the past does
     not predict, with a target's own state.
     """
     product = (news * (own - own.mean()))[..., None, :]

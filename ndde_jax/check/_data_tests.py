@@ -89,7 +89,7 @@ class Shifts(NamedTuple):
 
 
 def shifts(x: Float[np.ndarray, "time dim"]) -> Shifts:
-    """Return the clearest step in what the past of all variables leaves of each variable's rate.
+    """Return the clearest step in the part of each rate that the past of all variables misses.
 
     A sensor that was recalibrated, or a law that changed, shows here although its step is smaller
     than the slow changes that the past explains. The past enters with its squares and cubes and

@@ -19,7 +19,7 @@ SHOWN_LINKS = 3
 
 @dataclasses.dataclass(frozen=True)
 class Finding:
-    """One line of the report.
+    """A finding: one line of the report.
 
     - `kind`: `"measured"` on the data, `"estimated"` with a fitted model, or `"assumed"`.
     - `name`, `value`: what was found, and its size (a number or a few words).
@@ -88,7 +88,7 @@ class Hit:
 
 @dataclasses.dataclass(frozen=True)
 class Rule:
-    """One entry of the registry: a test, its limits, its sentence and its remedy.
+    """A rule, one entry of the registry: a test, its limits, its sentence and its remedy.
 
     - `name`: the name of the finding and of its page in `docs/problems/`.
     - `about`: the evidence that the test reads, `"samples"`, `"graph"`, `"line"` or `"refits"`.
@@ -167,7 +167,7 @@ def rule(name: str, about: str, sentence: str, remedy: str = "", **options: Any)
 
     def add(test: Callable[[Any], Iterable[Hit]]) -> Callable[[Any], Iterable[Hit]]:
         if name in RULES:
-            raise ValueError(f"a finding of the name {name!r} already exists.")
+            raise ValueError(f"a finding named {name!r} already exists.")
         RULES[name] = Rule(name, about, test, sentence, remedy, **options)
         return test
 
@@ -184,7 +184,7 @@ def rules_about(about: str, **usual: Any) -> Callable:
 
 
 def findings_of(about: str, evidence: Any) -> list[Finding]:
-    """Return the findings of all rules about one kind of evidence, the gravest first."""
+    """Return the findings of all rules about one kind of evidence, most serious first."""
     rules = [entry for entry in RULES.values() if entry.about == about]
     return by_severity([found for entry in rules for found in entry.findings(evidence)])
 

@@ -523,7 +523,7 @@ def _events(e: GraphEvidence) -> Iterator[Hit]:
     if not (e.events and e.graph.any()):
         return
     n = len(e.names)
-    many, remedy = "", "Read links as an order of arrival; a record with more events says more."
+    many, remedy = "", "Read links as an order of arrival; a record with more events shows more."
     if n > MANY:
         many = f" With {n} variables, the wrong neighbour is as likely as the right one."
         remedy = "Analyse a few possible neighbours at a time, or record more events."
@@ -652,8 +652,8 @@ def _no_noise(e: GraphEvidence) -> Iterator[Hit]:
 @estimated_rule(
     "sensor noise",
     "The residuals of the rate of {who} are negatively autocorrelated, as measurement errors make "
-    "them. A lag may be off by some samples{late}. Only what moves a source can tell a link from "
-    "an unobserved driver.",
+    "them. A lag may be off by some samples{late}. Only what moves a source can distinguish a link "
+    "from an unobserved driver.",
     "Average neighbouring samples, or sample less often; if the values are differences of a "
     "measured variable, analyse that variable.",
     limits=Limits(
@@ -678,7 +678,7 @@ def _sensor_noise(e: GraphEvidence) -> Iterator[Hit]:
     "no foresight",
     "The next value of {who} is hardly predictable ({share} of its variance at most). What is "
     "explained of the rate is the return to the mean, which independent values show as well.",
-    "Nothing; sample more often if something acts within one interval.",
+    "Nothing, unless something acts within one interval: then sample more often.",
     limits=Limits(
         note=1 - FORESIGHT,
         why="the unexplained share of the variance of the next value, if a third of the rate is "
@@ -780,7 +780,7 @@ def _hidden(e: GraphEvidence) -> Iterator[Hit]:
 @estimated_rule(
     "hidden driver possible",
     "An unobserved driver of both variables would look the same as {links}: {pairs}. Nothing "
-    "measured moves the source alone, and enough, to show whether its target follows.",
+    "measured moves the source alone, and strongly enough to show whether its target follows.",
     "Add possible common drivers. If you set a source yourself, declare it as an input.",
     limits=Limits(
         note=0.0,
@@ -837,7 +837,7 @@ def _replaceable(e: GraphEvidence) -> Iterator[Hit]:
 
 
 def _by_own_past(e: GraphEvidence, edge: Edge) -> bool:
-    """Return whether the rival of a link is the target itself at a larger lag; a copy of the source
+    """Return whether the rival of a link is its target at a larger lag; a copy of the source
     replaces it at the same lag.
     """
     rival, lag = map(int, e.relations.rivals.rival[edge])
@@ -911,7 +911,7 @@ def _at_once(e: GraphEvidence) -> Iterator[Hit]:
             "meaning": "which comes first cannot be determined",
             "remedy": "Sample more often; read these links as relations without a direction. If "
             "one is a total over the interval before its time stamp, shift it one row back."
-            + " Unmix sensors that pick up one another, such as electrodes, first."
+            + " First unmix sensors that pick up one another, such as electrodes."
             * mixed,
         }
         yield _hit_at_once(e, np.triu(related, 1), "--", share, words, weight)
@@ -924,7 +924,7 @@ def _at_once(e: GraphEvidence) -> Iterator[Hit]:
         missing = driven & ~(known > shared)
         words = {
             "are": "acts" if driven.sum() == 1 else "act",
-            "meaning": "no state before the step shows this effect",
+            "meaning": "the states before the step do not show this effect",
             "remedy": _as_totals(e, driven) or "Sample more often.",
         }
         weight = RESERVATION if missing.any() else NOTE
@@ -950,7 +950,7 @@ def _as_totals(e: GraphEvidence, driven: Pairs) -> str:
 
 
 def _directions(e: GraphEvidence) -> Int[np.ndarray, "source target"]:
-    """Return whether a target rises (1) or falls (−1) after high values of its source at the
+    """Return the direction in which a target moves, 1 or −1, after high values of its source at the
     strongest kept lag; 0 without a link, and if no window has all variables.
     """
     valid = np.asarray(e.windows.valid)

@@ -58,7 +58,7 @@ class IdentifiabilityReport:
 
     - `verdict`: [`Verdict`][ndde_jax.check.Verdict] of all findings. For `found.identifiability`,
         it is `found.verdict` with the findings of the refits added.
-    - `findings`: every quantity, labelled; those with a weight are reasons of the verdict.
+    - `findings`: all findings, labelled; those with a weight are reasons for the verdict.
     - `graph`, `strengths`: the graph examined and its strengths; `evidence` has both and the rest.
     - `rivals`: [`Rivals`][ndde_jax.assess.Rivals] of each edge.
     - `stability`, `joint`, `alone`, `thinned`, `other_scheme`: results of the refits, None if not
@@ -81,12 +81,12 @@ class IdentifiabilityReport:
 
     @property
     def problems(self) -> tuple[str, ...]:
-        """The reasons why the data do not support the graph; empty if they do."""
+        """The problems: reasons why the data do not support the graph; empty if they do."""
         return tuple(reason.text for reason in self.verdict.reasons if reason.weight == PROBLEM)
 
     @property
     def reservations(self) -> tuple[str, ...]:
-        """The reservations to keep in mind if they do."""
+        """The reservations about the graph, to keep in mind if the data support it."""
         return tuple(reason.text for reason in self.verdict.reasons if reason.weight == RESERVATION)
 
     @property
@@ -146,7 +146,7 @@ class IdentifiabilityReport:
         return "\n\n".join(filter(None, (self.verdict.text, edges, lines_text(self.findings))))
 
     def edges(self):
-        """Yield the lines of a table of the kept edges: strength, halves and best rival."""
+        """Yield the lines of a table of kept edges: strength, share of halves, and best rival."""
         base = self.evidence
         edges = base.edges(base.graph)
         if not edges:
@@ -255,7 +255,7 @@ def identifiability_report(
     names = tuple(f"x{i}" for i in range(dim)) if names is None else check_names(names, dim)
     if key is None:
         if strengths is None or model is None:
-            raise ValueError("pass key, or strengths and model so that nothing needs to be fitted.")
+            raise ValueError("Pass key; or pass strengths and model, so that nothing is fitted.")
         return examine(evidence_of_windows(windows, model, strengths, coefficient, names))
     keys = jr.split(check_key(key), 4)
     priced = coefficient is not None and not callable(strategy)

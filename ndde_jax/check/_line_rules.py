@@ -1,4 +1,4 @@
-"""Lines on identifiability: the conditions of the paper's theorems, as far as data can show them.
+"""The lines on identifiability: conditions of the paper's theorems, as far as data show them.
 
 They have no weight: a theorem's condition is sufficient, and the verdict rests on the tests.
 """
@@ -83,7 +83,7 @@ def _condition(e: GraphEvidence) -> Iterator[Hit]:
 
 @estimated_rule(
     "largest unexplained share",
-    "of a rate's variance, of {who}; noise and a missing driver look alike here.{then}",
+    "of a rate's variance, that of {who}; noise and a missing driver look alike here.{then}",
     theorem="the model class contains the truth",
 )
 def _unexplained(e: GraphEvidence) -> Iterator[Hit]:
@@ -118,7 +118,7 @@ def _alone(e: GraphEvidence) -> Iterator[Hit]:
 
 @estimated_rule(
     "penalty window",
-    "upper end of the prices per unit of time that the paper proves to recover this graph, "
+    "upper end of the prices per unit of time proved in the paper to recover this graph, "
     "{which}; {where}.",
 )
 def _prices(e: GraphEvidence) -> Iterator[Hit]:
@@ -217,7 +217,7 @@ NUMBERS = (
      "of the risks.",
      lambda e: float(recovery_margin(float(e.price.max()), _smallest_strength(e), _degree(e)))
      if e.graph.any() else None),
-    (ASSUMED, "noise covariance", NOISE, "that needs equally spaced samples and lag 0.",
+    (ASSUMED, "noise covariance", NOISE, "it requires equally spaced samples and lag 0.",
      lambda e: None if _known(e) else "not measured"),
     (ESTIMATED, "noise condition number", NOISE, "of ΣΣᵀ in standardised states.",
      lambda e: _condition_of(_noise(e)) if _known(e) else None),
@@ -226,7 +226,7 @@ NUMBERS = (
     (MEASURED, "largest residual memory", PROCESS,
      "share of a rate's variance that persists in its residuals; noise has none.",
      lambda e: float(e.memory.max()) if e.memory.size else None),
-    (ASSUMED, "dissipativity", ERGODIC, "that needs lag 0.",
+    (ASSUMED, "dissipativity", ERGODIC, "it requires lag 0.",
      lambda e: "not measured" if 0 not in e.lags else None),
     (ASSUMED, "no hidden driver", PROCESS,
      "every variable that drives another is observed; a driver that leaves no trace in the "

@@ -29,7 +29,7 @@ STEPS = 5000
 
 @dataclasses.dataclass(frozen=True)
 class Finder:
-    """How graphs are found again: with a `strategy`, at a `price`, `seeds` times on each half."""
+    """A way to find graphs again: by a `strategy`, at a `price`, `seeds` times on each half."""
 
     strategy: AbstractStrategy | Callable
     price: AbstractPrice | None
@@ -225,7 +225,7 @@ def _lags(e: RefitEvidence) -> Iterator[Hit]:
 
 @refit_rule(
     "smallest joint strength",
-    "Share of a rate that its source explains and all other variables together, at all lags, do "
+    "Share of a rate that its source explains but all other variables together, at all lags, do "
     "not: below half the price of an edge for {pairs}.",
     "Drop one of the variables with the same information, or choose with prior_knowledge.",
     limits=Limits(
@@ -249,7 +249,7 @@ def _joint(e: RefitEvidence) -> Iterator[Hit]:
 @refit_rule(
     "edges that change with the step",
     "Differences over two steps change the links between variables: new {new}; gone {gone}.",
-    "Sample more often; new links are likely artefacts of the step.",
+    "Sample more often; new links are probably artefacts of the step.",
     limits=Limits(note=-1.0, reservation=0.5, why="half of the links between variables"),
     theorem=STEP,
 )

@@ -69,7 +69,7 @@ PAUSES = 3
 RESTING = 0.1
 # Share of samples at the largest or smallest value beyond which a sensor counts as clipped.
 CLIPPED = 0.003
-# Share of samples that repeat the one before, above which values were held.
+# Share of samples equal to the one before, above which values count as held.
 REPEATED = 0.45
 # The same share for values that are written only after a large enough change.
 BANDED = 0.15
@@ -310,7 +310,7 @@ class SampleEvidence:
         return longest, said
 
     def when(self, share: float) -> str:
-        """Return where in the longest record a change lies, in words, with the date if known."""
+        """Return in words where in the longest record a change lies, with its date if known."""
         values = self.samples.values
         k = max(range(len(values)), key=lambda i: len(values[i]))
         date = self.samples.when(round(share * (len(values[k]) - 1)), k)
@@ -330,7 +330,7 @@ class SampleEvidence:
 def data_findings(
     samples: Checked[Samples], inputs: Checked[Sequence[str]] = ()
 ) -> tuple[Finding, ...]:
-    """Return what in the samples alone could make a graph wrong, and what was done about it.
+    """Return the findings on samples alone that could make a graph wrong, and what was done.
 
     The findings cover seasons, trends, changes of regime, random walks, irregular clocks, copies of
     columns, missing values, angles, sensors that are quantised, clipped, stuck, held or
@@ -345,7 +345,7 @@ def data_findings(
         [`prepare_samples`][ndde_jax.prepare_samples].
     - `inputs`: names of known inputs, which may jump, drift and stand still.
 
-    **Returns:** the findings, the gravest first; `weight` is the effect of each on the verdict.
+    **Returns:** the findings, most serious first; `weight` is the effect of each on the verdict.
 
     **Raises:** `ValueError` for an argument that is not `Samples`.
 
@@ -424,8 +424,8 @@ def _dealt_with(treatment: str, remedy: str, evidence: SampleEvidence) -> Iterat
                 options = " ".join(f'--log "{name}"' for name in names)
                 weight = PROBLEM if weight == PROBLEM else RESERVATION
                 words["meaning"] += (
-                    f" The changes of {listed(names, most=4)} grow with the level, so a part of "
-                    "it is left."
+                    f" The changes of {listed(names, most=4)} grow with the level, so subtracting "
+                    "it leaves a part behind."
                 )
                 words["remedy"] = (
                     "Take logarithms of what cannot fall below zero: "
@@ -505,7 +505,7 @@ def _season(evidence: SampleEvidence) -> Iterator[Hit]:
     clock = not not_carried(samples, lines, carriers(samples, lines, known))
     meaning, remedy = (
         ("one variable is that clock and explains it, or an input contains it.",
-         "Declare the clock exogenous.")
+         "Declare the clock as a known input (inputs=, --inputs).")
         if clock
         else ("variables that share it seem to drive one another.", "prepare_samples removes it.")
     )  # fmt: skip
@@ -528,14 +528,14 @@ def _rhythm(evidence: SampleEvidence) -> Iterator[Hit]:
     if lines := not_carried(samples, lines, given):
         known = lines[0].of_clock
         meaning, remedy = (
-            ("It may be a season, which makes variables seem to drive one another, or their own; "
+            ("It may be a season, which makes variables seem to drive each other, or be their own; "
              "the record does not show which",
              f"{_as_input([lines[0].period * samples.dt], samples.time_unit)}. A longer record may "
              "show which it is.")
             if known
-            else ("A day or a year looks like this, and so does a system with little noise, "
+            else ("A daily or yearly cycle looks like this; so does a system with little noise, "
              "measured with errors",
-             "If it is a day, a week or a year, give time stamps or the unit of time: it is then "
+             "If it is daily, weekly or yearly, give time stamps or the unit of time: it is then "
              "removed before the search.")
         )  # fmt: skip
         words = _cycle_of(evidence, lines) | {"share": percent(lines[0].share)}
@@ -590,8 +590,8 @@ for _name, _in_a_row in (("missing values", False), ("missing stretch", True)):
         _name,
         SAMPLES,
         functools.partial(_missing, in_a_row=_in_a_row),
-        "{count} missing and not estimated; the longest gap has {longest}{ends}. Windows that "
-        "touch a gap count at most for variables that do not need its values.",
+        "{count} missing and not estimated; the longest gap spans {longest}{ends}. Windows that "
+        "touch a gap are used, if at all, only for variables that do not need its values.",
         "Nothing, unless values are missing because of what they would have been: the rest is then "
         "a biased sample.",
         Limits(
@@ -657,7 +657,7 @@ for _name, _exact in (("duplicate", True), ("near duplicate", False)):
 def _combination(evidence: SampleEvidence) -> Iterator[Hit]:
     share, involved = evidence.combination
     who = evidence.named(np.flatnonzero(involved))
-    what = f"{who} are linear combinations of one another up to {share:.1g} of their variance"
+    what = f"{who} are linear combinations of one another to within {share:.1g} of their variance"
     yield Hit(share, {"what": what})
     names = evidence.own.names
     for j, i, width in tests.running_means(evidence.longest):
@@ -738,7 +738,7 @@ def _regime(evidence: SampleEvidence) -> Iterator[Hit]:
 @sample_rule(
     "shifted level",
     "{worst}{others} shifts {where} the record, by more than the past of all variables explains: "
-    "a sensor was changed, of {worst} or of what drives it, or another influence began.",
+    "the sensor of {worst}, or of what drives it, was changed, or another influence began.",
     "Correct the values if a sensor was changed. Otherwise analyse the parts before and after "
     "separately.",
     limits=Limits(
@@ -880,8 +880,8 @@ def _clipped(evidence: SampleEvidence) -> Iterator[Hit]:
         if sensor.clipped > CLIPPED and at_zero and sensor.x.min() == 0:
             weight = NOTE
             words = {
-                "where": "zero, its smallest value: there was none, as of rain, or the sensor does "
-                "not read less",
+                "where": "zero, its smallest value: it was absent, like rain, or the sensor does "
+                "not read lower",
                 "remedy": "If the sensor is at its limit there, mark these samples as missing.",
             }
         words |= {"share": sensor.clipped, "name": sensor.name}
@@ -939,7 +939,7 @@ def _stuck(evidence: SampleEvidence) -> Iterator[Hit]:
 
 
 def _slow(sensor: Sensor) -> bool:
-    """Return whether a variable moves by no more than its rounding right before or right after its
+    """Return whether a variable moves by at most its rounding unit just before or after its
     longest run, like a river at low flow, which may well stay at one level.
     """
     first, last = sensor.run.start, sensor.run.start + sensor.run.length - 1
@@ -971,7 +971,7 @@ def _interpolated(evidence: SampleEvidence) -> Iterator[Hit]:
 
 @sample_rule(
     "measurement error",
-    "{name} has white measurement errors of about {deviation} of its standard deviation, {share} "
+    "{name} has white measurement errors of about {deviation} of its standard deviation or {share} "
     "of the variance of its change from sample to sample.",
     "Average neighbouring samples, or sample less often; a lag may be off by one.",
     limits=Limits(

@@ -36,7 +36,7 @@ class Verdict(str):
 
     It compares and formats as that text; `print(found.verdict.text)` gives the five lines.
 
-    - `reasons`: the [`Finding`][ndde_jax.check.Finding]s that lower it, the gravest first; empty if
+    - `reasons`: the [`Finding`][ndde_jax.check.Finding]s that lower it, the worst first; empty if
         it is supported.
     - `notes`: findings without weight, and what was dealt with.
     - `lines`: what was found, how sure that is, what speaks against it, the notes, and what to do
@@ -57,7 +57,7 @@ class Verdict(str):
         lines: Iterable[str] = (),
         memory: Iterable[float] = (),
     ):
-        """Decide from the findings: the gravest reason, or many reservations together."""
+        """Decide from the findings: the most serious reason, or many reservations together."""
         reasons = tuple(reasons)
         weights = {finding.weight for finding in reasons}
         told = [f for f in reasons if f.weight == RESERVATION and f.name not in NOT_COUNTED]
@@ -180,8 +180,8 @@ def _untested(e: GraphEvidence) -> str:
     pairs = [" and ".join(pair) for pair in _unmoved_pairs(e)]
     if pairs:
         said += (
-            f" Nothing but each other moves {listed(pairs, SHOWN_NAMES, '; ')}: an unobserved "
-            "driver of both may not show."
+            f" {listed(pairs, SHOWN_NAMES, '; ')} drive each other, and nothing else moves them: "
+            "an unobserved driver of both may not show."
         )
     return said
 

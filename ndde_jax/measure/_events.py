@@ -37,10 +37,10 @@ LONGEST = 1 / 16
 
 
 class Events(NamedTuple):
-    """The ranking, pairs and prior that a record of events gives before any search.
+    """The ranking, pairs and prior that a record of events yields before any search.
 
     - `ranking`: see [`rank_sources`][ndde_jax.measure.rank_sources].
-    - `next`: pairs joined by the tree of the greatest likenesses whose target, at some later time,
+    - `next`: pairs in the maximum spanning tree of similarities whose target, at some later time,
         resembles the source more than all other variables that the source precedes,
         `[source target]`.
     - `prior`: the given prior, restricted to these pairs, edges from a variable to itself and
@@ -58,7 +58,7 @@ class Events(NamedTuple):
         return (
             f"{self.ranking.reason[0].upper()}{self.ranking.reason[1:]} Edges were searched only "
             f"in the {int(self.next.sum())} of {dim * (dim - 1)} ordered pairs that are joined by "
-            "the tree of the greatest likenesses and in which one variable follows the other "
+            "the maximum spanning tree of similarities and in which one variable follows the other "
             "most closely. Effects over longer distances cannot be distinguished from those of "
             "the variables between."
         )

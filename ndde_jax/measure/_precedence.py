@@ -40,14 +40,14 @@ FEWEST = 60
 CONSTANT, RIDGE = 1e-12, 1e-7
 # Shares below this are rounding errors, such as those of constant sources.
 ROUNDING = 1e-13
-# Shifts, in samples, at which two variables are compared for likeness.
+# Shifts, in samples, at which the similarity of two variables is measured.
 SHIFTS = (0, 1, 2, 4, 8, 16, 32, 64, 128)
 # Where trust in precedence begins and is complete; fixed on simulated rivers against simulated
 # chaos, see benchmarks/rivers. Likeness: median over pairs of the highest shifted correlation.
 # Tails: median fourth standardised moment of the increments, 3 for normal ones. Explained: median
 # share of the one-step surprise that all others together explain; trust falls with it. Lasting:
 # median variance of a change over four samples, divided by four times that over one: a fourth for
-# values forgotten at once, such as returns of shares (.3), 1 for a random walk, more for levels
+# values forgotten at once, such as stock returns (.3), 1 for a random walk, more for levels
 # that rise over several samples (1.1 and more for five gauges of a flood).
 LIKENESS = (0.3, 0.45)
 TAILS = (9.0, 14.0)
@@ -392,7 +392,7 @@ class TravelTime(NamedTuple):
     """The result of [`travel_time`][ndde_jax.measure.travel_time], in the unit of `dt`.
 
     - `delay`: estimate; `lower`, `upper`: ends of its interval.
-    - `likeness`: correlation at that delay. If it is low, nothing travels.
+    - `likeness`: similarity at that delay, a correlation. If it is low, nothing travels.
     - `at_end`: whether the delay is the largest that was tried, and so only a lower bound.
     """
 
@@ -549,7 +549,7 @@ def _correlations(sums: np.ndarray) -> np.ndarray:
 
 
 def _peak(likeness: np.ndarray) -> float:
-    """Return the position of the greatest likeness, in samples, interpolated by a parabola."""
+    """Return the position of the greatest similarity, in samples, by a parabola."""
     k = int(np.argmax(likeness))
     if not 0 < k < len(likeness) - 1:
         return float(k)

@@ -1,4 +1,4 @@
-"""The relevance of each source, by the present if it determines the rate, else by the past too.
+"""The relevance of each source: by its present if that determines the rate, else by its past too.
 
 If all variables are observed and nothing is delayed, the present state determines the rate, and the
 past offers only proxies. If something is hidden, or variables are static maps of partly observed

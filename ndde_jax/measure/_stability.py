@@ -46,7 +46,7 @@ def edge_stability(
 ) -> EdgeStability:
     """Select the graph again on the first, middle and last half of the data, from several seeds.
 
-    An edge found in only one half is due to chance, or to dynamics that changed.
+    An edge found in only one half is due to chance, or to a change of the dynamics.
 
     **Arguments:**
 

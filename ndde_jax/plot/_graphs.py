@@ -307,7 +307,7 @@ def plot_lag_matrix(
 
     - `scores`: any score that grows with the evidence for an edge. NaN is drawn grey, and negative
         values like zero. The colour scale follows the square root, so that weak edges stay visible
-        beside strong ones.
+        next to strong ones.
     - `graph`: kept edges, framed in vermilion; None for no frames.
     - `lags`: lags in samples; `dt` and `time_unit` convert them in the axis label.
     - `fig`: figure or subfigure to draw on; by default a new one, sized by the number of variables

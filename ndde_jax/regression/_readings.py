@@ -143,7 +143,7 @@ def allowing(nats: Float[np.ndarray, " target"], windows: float) -> Float[np.nda
 
 
 class _Steps(NamedTuple):
-    """Steps between samples whose neighbours at all lags are known.
+    """The steps between samples whose neighbours at all lags are known.
 
     - `rates`: the increment of each variable in a step, `[window target]`.
     - `now`: samples at the start of a step, `[window variable]`.

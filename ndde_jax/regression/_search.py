@@ -80,7 +80,7 @@ def known_options(options: Mapping[str, bool | int]) -> dict[str, bool | int]:
 
 
 class Problem(NamedTuple):
-    """Inner products of centred features and targets, with the prices of a model on them.
+    """The inner products of centred features and targets, with the prices of a model on them.
 
     Features come in groups of equal width, the first feature of a group being the linear one.
     `present` says which features exist; these are orthonormal within their group.
@@ -94,7 +94,7 @@ class Problem(NamedTuple):
     - `price`: further cost of a group, in units of twice the log likelihood.
     - `charge`: number of columns charged for an input, however it is used, `[group]`; a product
         then costs one more. If 0, the columns in use are charged: a linear term is nested in its
-        spline at the price of one.
+        spline at the cost of one.
     - `reads`: the inputs that each group reads, `[group 2]`, by the number of the input's own
         group: twice its own number, or the two inputs of a product.
     - `allowed`: groups that a target may have, `[target group]`.

@@ -17,7 +17,7 @@ from ._design import WIDTH, Design, Rate, inner_products, orthonormal
 
 
 class Sums(eqx.Module):
-    """Sums over the windows of each block, which are sufficient for regressions.
+    """The sums over the windows of each block, which are sufficient for regressions.
 
     They are additive: the sums of a longer record, of several recordings, of chunks or of parts on
     other machines are the sums of the parts, if all use the same features. Weights represent masks,

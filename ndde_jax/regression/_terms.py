@@ -642,7 +642,7 @@ def find_terms(
     Linear terms, and their products with the own state, which say how fast it grows or decays, are
     charged one column each; any other model is charged all columns of its spline for each input,
     used or not, and one per product. Otherwise neighbouring lags, which are nearly collinear, could
-    compensate as linear terms for inexact states at half samples, at the price of one column each.
+    compensate as linear terms for inexact states at half samples, at the cost of one column each.
 
     Works under `jit` and `vmap`, where a rate has at most 12 terms. On the host there is no limit,
     but more than 24 required inputs are all linear or all splines, without products.

@@ -10,7 +10,7 @@ WORKING_DAY = "working day"
 ON_GRID = 2e-3
 # Number of stamps from which on a straight line through rounded stamps is no accident.
 MANY = 20
-# If at least this share of intervals equal the shortest one, the others are holes.
+# If at least this share of the intervals equals the shortest one, the others are gaps.
 MOSTLY = 0.7
 # Resolutions that dates (in seconds) and numbers are rounded to.
 DATES, DECIMALS = (60.0, 1.0, 1e-3, 1e-6), tuple(10.0**-k for k in range(13))

@@ -23,7 +23,7 @@ OUTLYING, LARGE, CLEARLY = 6.0, (1.5, 3.0), 3.0
 # variable remembers, and beyond which it is one if a share of it as large as of a usual value would
 # make the next an outlier. Of Student's t with three degrees of freedom, one in 10,000 exceeds 25.
 GROSS, FORGOTTEN = 100.0, 30.0
-# Codes that programs write for missing values, besides numbers of nines only.
+# Codes that programs write for missing values, in addition to numbers made of nines.
 CODES = (-99.0, -999.25, -32768.0, 32767.0, -2147483648.0)
 NINES = re.compile(r"-?9{2,}\.?9+")
 HUGE = 1e18
@@ -138,7 +138,7 @@ def wrapping_angle(x: Float[np.ndarray, "time"]) -> Turn | None:
 
 
 def is_pulse(x: Float[np.ndarray, "time"]) -> bool:
-    """Return whether events are rare and last about one sample, hence unknown between samples."""
+    """Return whether events are rare and last about one sample, so unknown between samples."""
     known = x[np.isfinite(x)]
     values, counts = np.unique(known, return_counts=True)
     if not len(known) or counts.max() < RARE * len(known):

@@ -47,7 +47,7 @@ SIGNATURES = {
 
 
 class Options(NamedTuple):
-    """Options for reading a file, as in `read_table`; None leaves the choice to the file."""
+    """The options for reading a file, as in `read_table`; None: detected from the file."""
 
     columns: Sequence[str] | None = None
     time_column: str | None = None
@@ -359,7 +359,7 @@ def read_grid(path: Path, options: Options) -> Found:
             sizes = ", ".join(f"{d} ({array.sizes[d]})" for d in inner)
             remedy = f"--variables {','.join(map(str, inner))}, or which one numbers recordings"
             raise ValueError(
-                f"{path.name}[{what!r}] has the dimensions {sizes} besides {time}. Say which are "
+                f"{path.name}[{what!r}] has the dimensions {sizes} and {time}. Say which are "
                 f"variables, {remedy}, --trial {inner[0]}. Averages over regions give fewer and "
                 "clearer variables."
             )

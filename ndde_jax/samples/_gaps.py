@@ -19,7 +19,7 @@ SMOOTH = 0.1
 LONGEST, ROUNDS = 5, 3
 # Number of previous samples that the forecast uses.
 ORDER = 2
-# Longest hole, in typical intervals, that interpolation bridges.
+# Longest gap, in typical intervals, that interpolation bridges.
 LONGEST_HOLE = 2.5
 
 

@@ -257,7 +257,7 @@ def said_of_errors(samples: Samples, errors) -> tuple[str, ...]:
     spread = np.nanstd(np.concatenate(samples.values)[:, shown], axis=0)
     parts = zip(np.sqrt(np.asarray(errors)[shown]) / spread, shown, strict=True)
     shares = [f"{share:.1%} of {samples.names[j]}" for share, j in parts]
-    text = f"Measurement errors are about {listed(shares, most=4)}, in standard deviations. Several"
+    text = f"Measurement errors are about {listed(shares, most=4)} (standard deviations). Several"
     then = "so lags that explain less than such errors hide are omitted."
     return (f"{text} lags of one source average them out, {then}",) if shares else ()
 

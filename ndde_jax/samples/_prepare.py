@@ -1,4 +1,4 @@
-"""The default treatment of measurements before the search; a test decides on each step."""
+"""The default treatment of measurements before the search; a test decides each step."""
 
 import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
@@ -223,7 +223,7 @@ def with_schedules(samples: Samples, periods: Mapping[int, int]) -> Samples:
     text = (
         f"{named(samples, periods)} {'repeats itself' if one else 'repeat themselves'} every "
         f"{listed(each)}: {'a schedule' if one else 'schedules'}, which nothing else drives. A "
-        "link from there may be due to anything else that keeps the same time."
+        "link from a schedule may be due to anything else that keeps the same time."
     )
     size = max(periods.values())
     return treated(samples, SCHEDULE, text, size, periods, {"values": samples.values})
@@ -239,8 +239,8 @@ def _without_spikes(samples: Samples, known) -> Samples:
     # More than this share is the behaviour of the variable, not measurement error.
     few = np.mean(np.concatenate(gone), axis=0) <= 0.05
     few &= ~have_responses(samples.values, [found & few[None] for found in gone])
-    one = "{} value far off both its neighbours ({}) is taken as an error and left out."
-    many = "{} single values far off both their neighbours ({}) are taken as errors and left out."
+    one = "{} value far from both its neighbours ({}) is taken as an error and left out."
+    many = "{} single values far from both their neighbours ({}) are taken as errors and left out."
     return _left_out(samples, "spikes", one, many, [found & few[None] for found in gone])
 
 
@@ -346,8 +346,8 @@ def _regular(samples: Samples, known) -> Samples:
     onto = f"values are interpolated onto a grid of {grid_of}"
     why = "The clock is irregular"
     if merged is not None:
-        why = "No variable has values at most of the time stamps, as in merged tables"
-    text = f"{why}; {onto}. The error of that {_has(samples, worst, size)}."
+        why = "No variable has values at more than half of the time stamps, as in merged tables"
+    text = f"{why}; {onto}. The interpolation error variance {_has(samples, worst, size)}."
     changes = {"values": values, "times": times, "dt": step, "regular": True}
     return treated(samples, "clock", text, size, range(samples.dim), changes)
 
@@ -508,7 +508,7 @@ def _without_season(samples: Samples, known) -> Samples:
         values.append(x - design @ found)
     best = max(lines, key=lambda line: line.share)
     said = listed(time_span(period, unit=samples.time_unit, digits=4) for period in periods)
-    held = f"held {best.share:.0%} of the variance of {samples.names[best.column]}"
+    held = f"made up {best.share:.0%} of the variance of {samples.names[best.column]}"
     whom = (
         f"all variables but {named(samples, np.flatnonzero(clocks))}"
         if clocks.any()
@@ -563,7 +563,7 @@ def _without_trend(samples: Samples, known) -> Samples:
         return samples
     columns, worst = np.flatnonzero(found), int(np.argmax(shares))
     coefficients = np.stack([np.zeros(samples.dim), np.where(found, rises, 0)])  # the level stays
-    said = f"it held {shares[worst]:.0%} of the variance of {samples.names[worst]}"
+    said = f"it made up {shares[worst]:.0%} of the variance of {samples.names[worst]}"
     text = f"A straight trend was removed from {named(samples, columns)}; {said}."
     new, kept = {"values": (x - _treatments.terms(elapsed, ()) @ coefficients,)}, (coefficients,)
     return treated(samples, "trend", text, shares[worst], columns, new, coefficients=kept)
@@ -578,7 +578,7 @@ def _slope(elapsed: Float[np.ndarray, "time"], column: Float[np.ndarray, "time"]
 def _has(samples: Samples, worst: Any, error: float) -> str:
     """Return, for a sentence, how large an error is in the variable where it is largest."""
     step = f"the variance of a step of {samples.names[worst]}"
-    return f"has {said_as_times(error)} {step}, where it is largest"
+    return f"is {said_as_times(error)} {step}, where it is largest"
 
 
 def _filled(samples: Samples, known) -> Samples:
@@ -601,5 +601,5 @@ def _filled(samples: Samples, known) -> Samples:
     values_of = f"value{'s' * many} at equal steps" if moved else f"missing value{'s' * many}"
     where_of = f"{'in short gaps ' * many}({of}) {'are' if many else 'is'} estimated"
     what = f"{int(counts.sum())} {values_of} {where_of}"
-    text = f"{what}; the error {_has(samples, worst, error[worst])}.{stay}"
+    text = f"{what}; the error variance {_has(samples, worst, error[worst])}.{stay}"
     return treated(samples, "gaps", text, error[worst], columns, {"values": values})

@@ -175,7 +175,7 @@ def _columns_of(value: np.ndarray, dim: int) -> np.ndarray:
 
 
 class Labelled(NamedTuple):
-    """Measurements and the labels of their container; `None` if it has none."""
+    """The measurements and the labels of their container, `None` if it has none."""
 
     values: Any
     names: tuple[str, ...] | None

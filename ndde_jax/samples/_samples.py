@@ -1,4 +1,4 @@
-"""Samples as one value: read once, and stored with every result made from them."""
+"""The samples as one value: read once, and stored with every result made from them."""
 
 import dataclasses
 from collections.abc import Iterable, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Measurements from files, one row per sample: the columns of time, and the variables."""
+"""Measurements from files, one row per sample: the time columns and the variables."""
 
 import itertools
 import re
@@ -181,7 +181,7 @@ def read_table(path: str | Path, **choices: Any) -> Table:
     wanted = columns or [name for name in frame if name not in others]
     check_there(file, wanted, frame)
     if not wanted:
-        raise ValueError(f"{file} has no column besides the time column {time.columns[0]!r}.")
+        raise ValueError(f"{file} has no column except the time column {time.columns[0]!r}.")
     if len(set(wanted)) < len(wanted):
         raise ValueError(f"--columns names a column of {file} twice: {listed_names(wanted)}.")
     numbers = {name: read.number(name) for name in wanted}

@@ -21,7 +21,7 @@ NONE_COMPLETE = "every sample has a missing value: no window can be built."
 
 
 class Trajectories(NamedTuple):
-    """Trajectories as lists of arrays of the namespace `xp`: float64 NumPy unless traced by JAX."""
+    """The trajectories, as lists of arrays of the namespace `xp`: float64 NumPy unless traced."""
 
     values: list[Any]  # each [time dim], zeros where a sample is missing
     present: list[Any]  # each bool [time]: no variable is missing at this sample

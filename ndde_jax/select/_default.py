@@ -66,7 +66,7 @@ TOGETHER = (
     "weak individually."
 )
 PROXIES = (
-    "Much of the residuals is common to all variables, like the market factor of shares. Inputs "
+    "Much of the residuals is common to all variables, like the market factor of stocks. Inputs "
     "that explain nothing beyond these common factors are omitted: {}."
 )
 ALONE = (
@@ -168,7 +168,7 @@ class Default(AbstractStrategy):
     a hundred-thousandth unexplained, only the present states are used.
 
     [`discover`][ndde_jax.discover] has the samples as well and does more. Where values are mostly
-    innovations, like returns of shares, windows are weighted by the inverse of the local variance.
+    innovations, like stock returns, windows are weighted by the inverse of the local variance.
     Where common factors move all variables, as a market does, sources must explain something beyond
     these factors at their lag. Where there are measurement errors, several lags of one source
     average them out: lags that explain less than the errors in the inputs hide are dropped, and
@@ -382,9 +382,9 @@ def corrected_at_midpoints(screened: Screened) -> Windows:
     Splines describe it well enough, whatever the strategy.
 
     Where a delay lies between candidates, many of its source's lags are proxies for it, among them
-    often the present: corrected by that, the rate would contain the news of the source. The drift
+    often the present: corrected by that, the rate would contain the source's innovation. The drift
     reads the candidates on either side of such a delay instead, and since the source will be read
-    as a mean over the step, its motion corrects nothing. A smooth path has hardly any news.
+    as a mean over the step, its motion corrects nothing. A smooth path has hardly any innovation.
     """
     graph, dim = np.asarray(screened.found.graph), screened.data.dim
     masks, means = flat_inputs(graph), np.zeros(dim, bool)

@@ -188,7 +188,7 @@ class MoveProblem(eqx.Module):
 
 # ---- concrete windows ----
 
-# Slots of a problem: spare ones beside the inputs chosen, and the least number of slots.
+# Slots of a problem: spare ones in addition to the inputs chosen, and the fewest slots.
 SPARE_SLOTS, FEWEST_SLOTS = 4, 8
 
 

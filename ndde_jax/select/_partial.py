@@ -28,7 +28,7 @@ FEWEST, ENOUGH, TELLING = 2, 10, 4
 
 
 class Completed(NamedTuple):
-    """Samples with estimates in the windows that miss fewest values, and a sentence on it."""
+    """The samples with estimates in the windows that miss fewest values, and a sentence on it."""
 
     samples: Samples
     said: str

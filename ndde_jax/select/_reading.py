@@ -1,4 +1,4 @@
-"""Windows of a record that its samples show to be a map or a flow."""
+"""The windows of a record, read as a map or as a flow."""
 
 import dataclasses
 import time
@@ -75,7 +75,7 @@ class Chosen(NamedTuple):
 
 
 class _Cut(NamedTuple):
-    """Samples, their `measured` values, and how these are cut into windows."""
+    """The samples, their `measured` values, and how these are cut into windows."""
 
     samples: Samples
     measured: Measurements

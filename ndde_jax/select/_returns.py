@@ -1,4 +1,4 @@
-"""Records of innovations, such as returns of shares: windows weighted by the inverse of the local
+"""Records of innovations, such as stock returns: windows weighted by the inverse of the local
 variance, and inputs that only correct other inputs for common factors.
 """
 
@@ -24,7 +24,7 @@ MOST_PERSISTENCE, LEAST_INNOVATION = 0.3, 0.5
 # market have three factors (Fama and French, 1993), which five contain.
 COMMON, PER_FACTOR = 1 / 3, 5
 VARIANCE_WEIGHTED = (
-    "The values are mostly innovations, as returns of shares are, and their variance changes. "
+    "The values are mostly innovations, as stock returns are, and their variance changes. "
     "Windows are weighted by the inverse of the local variance, so that volatile times do not "
     "dominate all links."
 )
@@ -95,7 +95,7 @@ def common_factors(
     windows: Windows, left: Float[np.ndarray, "variable row"], risk: Float[np.ndarray, " variable"]
 ) -> Float[np.ndarray, "variable factor"]:
     """Return the loadings of common factors of residuals, their principal components; none unless
-    values are innovations and do not persist, like returns of shares, and a large part is common.
+    values are innovations and do not persist, like stock returns, and a large part is common.
 
     If the idiosyncratic innovation of one share moves a target, the past of every other share
     indicates how much of the first one's change was the market's, and so helps to predict the

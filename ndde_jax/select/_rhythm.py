@@ -26,7 +26,7 @@ CLEARLY = 0.15
 
 
 class Settled(NamedTuple):
-    """Samples after the decision on a season, and the windows chosen for them, if any."""
+    """The samples after the decision on a season, and the windows chosen for them, if any."""
 
     samples: Samples
     chosen: Chosen | None

@@ -31,7 +31,7 @@ from ._target_fit import TargetFit
 
 
 class Screened:
-    """Windows of one system with results that are computed on first use: flat arrays (`data`),
+    """The windows of one system with results computed on first use: flat arrays (`data`),
     splines of all inputs (`design`), and the graph that
     [`spline_graph`][ndde_jax.select.spline_graph] finds (`found`).
 

@@ -433,7 +433,7 @@ class Splines(AbstractStrategy):
 
     @property
     def fits_networks(self) -> bool:
-        """False."""
+        """Whether the search may fit networks: it does not."""
         return False
 
     def search(self, windows, price, key) -> Recovery:

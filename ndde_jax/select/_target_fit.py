@@ -49,7 +49,7 @@ class TargetFit:
 
     @property
     def own(self) -> Own:
-        """Its own state among its inputs."""
+        """The own state of the target among its inputs."""
         return Own.of(self.target, len(self.mask), self.data.dim)
 
     def on(self, mask: KnownMask, design: Design | None = None) -> "TargetFit":

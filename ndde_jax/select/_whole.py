@@ -1,4 +1,4 @@
-"""Search on a record that does not fit into memory, by sums over its windows.
+"""The search on a record that does not fit into memory, by sums over its windows.
 
 A part of the record is in memory as windows. It determines how windows are cut, where knots lie and
 which delays there are. One pass over the record then sums the products of all columns, which are

@@ -1,4 +1,4 @@
-"""Worth of the inputs of a fit, with lower bounds from its spread over stretches of the record, and
+"""The worth of the inputs of a fit, with lower bounds from its spread over stretches, and
 the inputs that a price leaves.
 """
 

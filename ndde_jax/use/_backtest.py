@@ -35,7 +35,7 @@ STEPS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Backtest:
-    """Scores by method and step; NumPy; made by `found.backtest`.
+    """The scores of forecasts by method and step; NumPy; made by `found.backtest`.
 
     - `methods`: `"ndde_jax"`, then the rivals, fitted to the record of the discovery.
     - `steps`: samples ahead, `[step]`.

@@ -29,7 +29,7 @@ from ._left_out import Bend, find_bend, missed_by_lags, residuals_of
 POINTS = 8
 # Half the interval over which the slope of a bend is taken, in standard deviations.
 NEAR = 0.01
-# Two-sided 90 %.
+# Quantile of a two-sided 90 % interval, in standard deviations.
 LEVEL, Z_90 = 0.9, 1.6449
 # Bisections for each end of an interval: to a millionth of the starting range.
 HALVINGS = 20
@@ -63,7 +63,7 @@ class Slices:
     """
 
     def __init__(self, values: np.ndarray, points: int, name: str):
-        """**Raises:** `ValueError` for fewer than three different ends."""
+        """Raises `ValueError` for fewer than three different ends."""
         self.edges = edges = np.unique(np.quantile(values, np.linspace(0, 1, points + 1)))
         if len(edges) < 3:
             raise ValueError(f"{name} takes too few different values for a curve: {len(edges)}.")

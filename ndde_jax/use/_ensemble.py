@@ -41,7 +41,7 @@ RIDGE = 1e-8
 ROUNDING = 1e-8
 # Most and fewest contiguous blocks. Blocks are at least as long as two windows reach, if possible.
 MOST_BLOCKS, FEWEST_BLOCKS = 40, 6
-# Most moves of a search.
+# Largest number of moves of a search.
 MOVES = 12
 # Inputs are clipped at this share of the range of the data beyond it, so that no path runs away
 # along the linear extrapolation of a spline.

@@ -264,7 +264,7 @@ def range_of(found: Any) -> tuple[Float[np.ndarray, "dim"], Float[np.ndarray, "d
 def excess(
     found: Any, past: Float[np.ndarray, "*batch time dim"]
 ) -> Float[np.ndarray, "*batch dim"]:
-    """Return by how much the states read by the first step leave the range of the data, as a share
+    """Return how far the states read by the first step leave the range of the data, as a share
     of that range; 0 inside.
     """
     low, high = range_of(found)

@@ -137,7 +137,7 @@ class Problem:
 
 
 class State(NamedTuple):
-    """Values, and the residuals of all equations, in units of the noise.
+    """The values, and the residuals of all equations, in units of the noise.
 
     - `left`: residuals of each step; `slopes`: derivatives by what the step reads.
     - `alone`: distance from the mean for each value that no step leads to; 0 for others.
@@ -321,7 +321,7 @@ def _spread(matrix, group, unit, draws: int, rng) -> tuple[np.ndarray, np.ndarra
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Imputed:
-    """Samples completed by the learned system; NumPy, in measured units; made by
+    """The samples completed by the learned system; NumPy, in measured units; made by
     `found.impute`.
 
     - `samples`: samples with the most likely values where none were measured, on the grid of the

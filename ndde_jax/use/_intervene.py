@@ -48,7 +48,7 @@ MEMORY = 0.1
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Intervention:
-    """Paths without and with a change, on the same noise; made by `found.intervene`.
+    """The paths without and with a change, on the same noise; made by `found.intervene`.
 
     - `ts`: times `[horizon]`.
     - `baseline`, `changed`: `[path horizon dim]`, in measured units; NumPy, or JAX if anything is

@@ -1,4 +1,4 @@
-"""What a fitted drift omits, so that intervals include it.
+"""The effects that a fitted drift omits, so that intervals include them.
 
 - Bends: if a bend is not worth its price, an effect is fitted by a straight line, also on halves of
     the data. That does not mean that there is no bend.
@@ -55,7 +55,7 @@ POINTS = 200
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Center:
-    """What the centre of an ensemble explains of one target: the columns in use (`which`) of a
+    """The part of a target that an ensemble's centre explains: the columns in use (`which`) of a
     reduced basis, with a constant, and their means over steps, `[row column]`.
     """
 

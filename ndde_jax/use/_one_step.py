@@ -63,7 +63,7 @@ def nodes(place: Any, newest: Any, xp: Any, count: int) -> Any:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Rows:
-    """Pairs of neighbouring samples with the past that a step from one to the next reads.
+    """The pairs of neighbouring samples with the past that a step from one to the next reads.
 
     - `past`: states at the lags, seen from each of the `SHARES` of the way from sample k to the
         next, `[row share lag dim]`; the caller finds the present.

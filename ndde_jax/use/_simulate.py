@@ -67,7 +67,7 @@ class Change(eqx.Module):
 
     @property
     def taken(self) -> Bool[Array, "sample dim"]:
-        """Where the setting of a variable starts, so that it jumps."""
+        """A mask of where the setting of a variable starts, so that it jumps."""
         return jnp.asarray(self.held) & ~jnp.pad(self.held, ((1, 0), (0, 0)))[:-1]
 
     def setting(self, i: int, when: Any, value: Any = None) -> "Change":

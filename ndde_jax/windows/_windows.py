@@ -44,7 +44,7 @@ from ._stencils import RINGING_ENDS, STENCILS, WIDEST_STENCIL, choose_scheme, ex
 
 
 class PartialWindows(eqx.Module):
-    """Windows with missing values, which supplement the complete ones of
+    """The windows with missing values, which supplement the complete ones of
     [`Windows`][ndde_jax.Windows].
 
     A missing value affects only the variables that need it. A window counts for a target if the
@@ -280,7 +280,7 @@ def lagged_windows(
 
 
 class Measurements(NamedTuple):
-    """Measurements read once, for windows of any lags and schemes: trajectories, and estimates of
+    """The measurements, read once for windows of any lags and schemes: trajectories, estimates of
     their noise, `[dim]`.
     """
 
@@ -777,7 +777,7 @@ class FlatPartial(NamedTuple):
 
 
 class FlatData(eqx.Module):
-    """Windows as flat arrays, with valid rows ordered first so that padding changes no draw."""
+    """The windows as flat arrays, valid rows first so that padding changes no draw."""
 
     inputs: Float[Array, "window input"]
     outputs: Float[Array, "window target"]
@@ -835,7 +835,7 @@ class FlatData(eqx.Module):
 
 
 class KnownData:
-    """Windows as flat NumPy arrays, for closed forms that compile nothing."""
+    """The windows as flat NumPy arrays, for closed forms that compile nothing."""
 
     def __init__(self, windows: Windows):
         known = _Arrays(windows, np)

@@ -33,7 +33,7 @@ def test_every_kind_of_reason():
     kept = np.array([[[True, False, False]]])
     assert list(said(graph=kept)[:2]) == [
         "kept: explains 0.5 for a price of 0.01",
-        "proxy for lag 0, which was kept: beside it, explains 0.001 for a price of 0.01",
+        "proxy for lag 0, which was kept: given it, explains 0.001 for a price of 0.01",
     ]
     dear = said(graph=kept, price=np.array([0.6]))[0]
     assert dear == "kept with the others: by itself it explains 0.5 for a price of 0.6"

@@ -220,7 +220,7 @@ def test_nothing_is_fitted_without_a_key(good):
     assert quick.stability is None and quick.joint is None and quick.thinned is None
     assert quick["smallest signal strength"] == good["smallest signal strength"]
     assert "refits" not in quick.verdict.lines[0] and not quick.problems
-    with pytest.raises(ValueError, match="pass key, or strengths and model"):
+    with pytest.raises(ValueError, match="Pass key; or pass strengths and model"):
         ndde.identifiability_report(w, strengths=good.strengths)
     with pytest.raises(ValueError, match="names must be 2"):
         ndde.identifiability_report(w, strengths=good.strengths, model=model, names=("a",))

@@ -135,7 +135,7 @@ def test_a_table_stops_at_thirty_rows_and_names_are_few(monkeypatch):
     report = found_on(noise(dim=12), edges=edges, names=names).report_data()
     assert len(report.edges) == 30 and report.more == len(edges) - 30
     text = report.text(full=True)
-    assert f"and {report.more} more: found.to_frame()" in text
+    assert f"and {report.more} more: see found.to_frame()" in text
     assert report.title == f"{', '.join(names[:8])} and 4 more"
 
 
@@ -201,7 +201,7 @@ def test_targets_give_risk_and_price(found):
     targets = section(found.report(full=True), "Targets")
     assert "wind: 1 input explains 75.0% of the variance of its rate; 75.0% on held-out" in targets
     assert "sea level: 2 inputs explain 87.5%" in targets
-    assert targets.count("An edge must be worth 0.004.") == 2
+    assert targets.count("An edge must explain more than 0.004.") == 2
 
 
 def test_rule_follows_the_coefficient(found):
@@ -211,7 +211,7 @@ def test_rule_follows_the_coefficient(found):
     assert "λ/F = 0.6/4 = 0.15 of the variance" in method
     assert "Bayesian" not in method
     targets = section(chosen.report(full=True), "Targets")
-    assert targets.count("An edge must be worth 0.15.") == 2
+    assert targets.count("An edge must explain more than 0.15.") == 2
     # 0.11 does not pay 0.15: the edge goes.
     assert not chosen.graph[0, 0, 0] and "wind: 0 inputs" in targets
 

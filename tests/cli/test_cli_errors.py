@@ -52,7 +52,7 @@ def test_an_interrupted_check_keeps_results_and_stages(table, tmp_path, calls, c
     assert run("discover", table, "--out", tmp_path, "--no-plot", "--check") == 130
     error = capsys.readouterr().err
     assert (
-        f"report.txt, report.html, edges.csv, discovery are complete in {tmp_path}, only the check"
+        f"report.txt, report.html, edges.csv, discovery are complete in {tmp_path}, without"
         in error
     )
     assert (tmp_path / "report.txt").read_text().startswith("Verdict: with reservations.\n")

@@ -43,7 +43,7 @@ def test_a_fault_of_the_library_says_so_in_one_line(run):
     code, said = run(discover=broken)
     assert code == 1
     assert said.err.count("\n", said.err.index("error")) == 1
-    assert "KeyError: 'no such leaf'. This is a fault of ndde-jax" in said.err
+    assert "KeyError: 'no such leaf'. This is a bug in ndde-jax" in said.err
     assert "--debug" in said.err and "Traceback" not in said.err
     code, said = run("--debug", discover=broken)
     assert code == 1 and "Traceback" in said.err and "no such leaf" in said.err

@@ -110,11 +110,11 @@ def test_findings_name_dates():
     assert abs(
         np.datetime64(month) - index[int(place * 720)].to_numpy().astype("M8[M]")
     ) < np.timedelta64(8, "M")
-    assert "the longest gap has 12 samples, 1958-05 to 1959-04." in texts["missing stretch"]
+    assert "the longest gap spans 12 samples, 1958-05 to 1959-04." in texts["missing stretch"]
     plain = ndde.read_samples(x, dt=1.0, names=("a", "b"), time_unit="month")
     texts = {one.name: one.text for one in ndde.data_findings(plain)}
     assert "changes after about" in texts["change of regime"]
-    assert "the longest gap has 12 samples. " in texts["missing stretch"]
+    assert "the longest gap spans 12 samples. " in texts["missing stretch"]
 
 
 @pytest.fixture(scope="module")
