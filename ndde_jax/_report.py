@@ -324,7 +324,7 @@ def _lags(lags: Sequence[int]) -> str:
 def _method(found: Any) -> tuple[str, ...]:
     n_inputs = len(found.names) * len(found.lags)
     if found.coefficient is None:
-        rule = "the price of its weights under the Bayesian information criterion"
+        rule = "the price of its weights under the extended Bayesian information criterion"
     else:
         price = found.coefficient / n_inputs
         rule = (

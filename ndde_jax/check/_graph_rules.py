@@ -470,8 +470,8 @@ def _lost(e: GraphEvidence) -> Iterator[Hit]:
 
 @measured_rule(
     "proportional changes",
-    "{who} {change} in proportion to {level}, which is {nats:.3g} nats likelier than changes of a "
-    "fixed size. The noise is multiplicative, and drivers may be too.",
+    "{who} {change} in proportion to {level}, which fits better than changes of a fixed size (by "
+    "{nats:.3g} units of log-likelihood). The noise is multiplicative, and drivers may be too.",
     "If {who} cannot fall below zero, compare with the graph of the logarithms: "
     "transform={transform} ({options}).",
 )
@@ -497,7 +497,7 @@ def _proportional(e: GraphEvidence) -> Iterator[Hit]:
 
 @estimated_rule(
     "no edge",
-    "No candidate input is worth its parameters.",
+    "No candidate input explains as much as an edge must explain to be kept.",
     "Sample more often, add lags or variables, or record for longer.",
     limits=Limits(problem=1.0, below=True, why="edges kept"),
     theorem=PENALISED,
@@ -548,8 +548,8 @@ def _weak(e: GraphEvidence) -> Iterator[Hit]:
     for which, one, many in (
         (
             e.weak & ~e.unconfirmed,
-            "is barely worth its price, or not throughout the record",
-            "are barely worth their price, or not throughout the record",
+            "explains little more than an edge must, or not throughout the record",
+            "explain little more than an edge must, or not throughout the record",
         ),
         (
             e.unconfirmed,
@@ -618,7 +618,7 @@ def _between(e: GraphEvidence) -> Iterator[Hit]:
 @estimated_rule(
     "drift not finite",
     "The fitted drift is not finite along the data.",
-    "Fit it again with another seed.",
+    "Fit it again with another key (--seed).",
     limits=Limits(problem=0.0, why="variables without a finite rate"),
 )
 def _finite(e: GraphEvidence) -> Iterator[Hit]:
@@ -797,8 +797,8 @@ def _not_excluded(e: GraphEvidence) -> Iterator[Hit]:
 
 @estimated_rule(
     "replaceable edges",
-    "{count} of {kept} inputs could be replaced by {rivals}, at a cost that is within chance or "
-    "below half the price of an edge: {edges}.",
+    "{count} of {kept} inputs could be replaced by {rivals}, with a loss that is within chance or "
+    "below half of what an edge must explain: {edges}.",
     "{remedy}",
     limits=Limits(
         note=0.0,

@@ -186,8 +186,9 @@ def lines_text(findings: Sequence[Finding]) -> str:
 
 def _line(finding: Finding) -> str:
     value = finding.value if isinstance(finding.value, str) else f"{finding.value:.3g}"
-    theorem = f" [{finding.theorem}]" if finding.theorem else "."
-    return f"{finding.name}: {value}{theorem} {finding.text}"
+    if not finding.theorem:
+        return f"{finding.name}: {value}. {finding.text}"
+    return f"{finding.name}: {value} ({finding.text.rstrip('.')}). In the paper: {finding.theorem}."
 
 
 @one_blas_thread()

@@ -336,7 +336,7 @@ def data_findings(
     columns, missing values, angles, sensors that are quantised, clipped, stuck, held or
     interpolated, spikes, measurement error, and noise-free orbits that only repeat themselves. The
     tests are closed forms and take a fraction of a second for twenty variables and five thousand
-    samples. None fires on good data; each finding has a remedy. Treated samples are tested as they
+    samples. They are designed not to fire on good data. Treated samples are tested as they
     are, and as they were measured if the treatment would hide something.
 
     **Arguments:**

@@ -224,7 +224,8 @@ def _sure(e: GraphEvidence) -> str:
         tested = f"{len(less)} of {len(names)} variables"
     poor = f" On held-out blocks, less than half of that is explained: {tested}."
     return (
-        f"{firm} of {number} kept inputs have a strength whose lower 95 % bound is above zero. "
+        f"{firm} of {amount(number, 'kept input', 9)} {'has' if firm == 1 else 'have'} a strength "
+        "whose lower 95 % bound is above zero. "
         f"Explained share of the rates of change: {explained}.{poor if len(less) else ''}"
     )
 

@@ -84,7 +84,7 @@ def prepare_samples(
         `"clock"`: irregular time stamps are treated after `"rows"`. If nearly all steps are equal
             and the rest differ by less than a third, as in weeks that restart each year, each row
             counts as one step. Stamps that scatter around a grid are interpolated onto a grid with
-            its step, and stamps whose intervals differ by more than half onto a grid with the
+            its step, and stamps whose intervals differ 1.6-fold or more onto a grid with the
             median interval.
         `"seldom"`: in variables with values at no more than every second sample, if another has
             more, each value holds until the next, and `discover` reads them as known inputs.

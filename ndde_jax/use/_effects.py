@@ -639,6 +639,13 @@ class Effects:
             edge = f"{said(source, lag)} -> {target}"
             lines.append(f"  {edge}  {interval}, in {share:.0%} of resamples")
         lines += more_than(SHOWN, len(rows), "  and {} more: to_frame()")
+        lag = next((row[2] for row in rows[:SHOWN] if row[2]), 0)
+        if lag and self.found.moves_between_samples:
+            time = amount((lag + 1) * float(self.found.dt), self.found.time_unit)
+            lines.append(
+                "Lags count to the rate of change; the level moves one sample later (lag "
+                f"{lag}: after {time})."
+            )
         return "\n".join(lines)
 
 

@@ -209,7 +209,7 @@ def test_a_rate_without_drivers_is_not_supported():
     x = np.random.default_rng(5).normal(size=(N, 2)).cumsum(axis=0)
     report = quick_report_on(x)
     assert not report.supported
-    assert any("worth its parameters" in text for text in report.problems), str(report)
+    assert any("as an edge must explain" in text for text in report.problems), str(report)
 
 
 @pytest.mark.slow
