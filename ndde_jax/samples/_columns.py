@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Bool, Float
 
+from .._types import divisor
 from ._clock import rounding_of
 from ._gaps import linearly_interpolated, runs
 
@@ -39,8 +40,8 @@ CODE_APART, STRANGE_APART, OFTEN = 1.0, 4.0, 5
 FEWEST_BLOCKS, MOST_BLOCKS, TIMES_PER_BLOCK = 8, 32, 8
 # Number of past samples that predict the next one, and the standard errors required of a trend in
 # the prediction errors. Chosen by inspecting records without a trend, of which a network that
-# switches between wells (network_20 of `benchmarks.delays`) comes closest.
-PAST, IN_NEWS = 3, 8.0
+# switches between wells (network_20 of `benchmarks.delays`) comes closest, with 6.2.
+PAST, IN_NEWS = 3, 6.5
 # Samples before and after a spike in which other variables may move with it; number of places
 # around it for comparison; and probability of a false detection.
 NEAR, AROUND, CHANCE = 5, 20, 1e-3
@@ -357,13 +358,15 @@ def trends(x: Float[np.ndarray, "time dim"]) -> Trends:
     A trend shows in the means of long blocks. In a system with long memory, slow fluctuations hide
     it there. It then shows in short blocks of the errors of one-step predictions from the past of
     all variables. That counts only if the past pulls the variable back, unlike a random walk
-    (Ericsson and MacKinnon, 2002, whose limits also grow with the number of variables).
+    (Ericsson and MacKinnon, 2002, whose limits also grow with the number of variables), and if time
+    explains the steps beside that past: a variable that follows a random walk with drift is pulled
+    back, too, but has no trend of its own.
     """
     if len(x) < FEWEST:
         return Trends(*np.zeros((2, x.shape[1])))
-    pull, news = _prediction_errors(x)
+    pull, of_time, news = _prediction_errors(x)
     errors, of_news = (np.array([_errors_of_trend(c) for c in each.T]) for each in (x, news))
-    shown = (pull < -(4 + x.shape[1] / 2)) & (of_news > IN_NEWS)
+    shown = (pull < -(4 + x.shape[1] / 2)) & (np.minimum(of_news, of_time) > IN_NEWS)
     errors[shown] = np.maximum(errors, of_news)[shown]
     variance = x.var(axis=0)
     rises = np.array([np.var(line(level)) for level in x.T])
@@ -384,27 +387,53 @@ def _errors_of_trend(x: Float[np.ndarray, "time"]) -> float:
     return standard_errors(fitted, means, 2)
 
 
-def _prediction_errors(
-    x: Float[np.ndarray, "time dim"],
-) -> tuple[Float[np.ndarray, "dim"], Float[np.ndarray, "step dim"]]:
-    """Return by how many standard errors the level of each variable pulls it back, and the steps
-    minus their prediction from the past of all variables, in regressions on that past and on time;
-    no steps if there are too few for the number of columns.
+class PredictionErrors(NamedTuple):
+    """Regressions of steps on the past of all variables and on time: by how many standard errors
+    the level of each variable `pulls` it back and `time` moves it, `[dim]`, and the `steps` minus
+    their prediction from the past, in standard deviations of the samples, `[step dim]`; no steps if
+    there are too few for the columns. Squares and cubes of levels count as past, but not for pulls.
     """
+
+    pulls: Float[np.ndarray, "dim"]
+    time: Float[np.ndarray, "dim"]
+    steps: Float[np.ndarray, "step dim"]
+
+
+def _prediction_errors(x: Float[np.ndarray, "time dim"]) -> PredictionErrors:
+    """Return the errors of one-step predictions, `[time dim]` samples."""
     n, dim = x.shape
-    if n < 4 * (PAST * dim + 2):
-        return np.zeros(dim), np.zeros((0, dim))
-    rises = np.diff(x, axis=0)
-    steps, level = rises[PAST - 1 :], x[PAST - 1 : -1] - x.mean(axis=0)
+    if n < 4 * ((PAST + 2) * dim + 2):
+        return PredictionErrors(np.zeros(dim), np.zeros(dim), np.zeros((0, dim)))
+    z = (x - x.mean(axis=0)) / divisor(x.std(axis=0))
+    rises = np.diff(z, axis=0)
+    steps, level = rises[PAST - 1 :], z[PAST - 1 : -1]
     before = [rises[PAST - 1 - lag : -lag] for lag in range(1, PAST)]
     time = np.linspace(-1, 1, len(steps))[:, None]
-    columns = np.concatenate([level, *before, time, np.ones_like(time)], axis=1)
+    past = np.concatenate([level, *before], axis=1)
+    pulls = np.diag(_regressed(steps, past, time).errors)
+    # Otherwise a system that moves from one well to another seems to have a trend.
+    past = np.concatenate([past, level**2, level**3], axis=1)
+    found = _regressed(steps, past, time)
+    of_past = past @ found.coefficients[: past.shape[1]]
+    return PredictionErrors(pulls, np.abs(found.errors[past.shape[1]]), steps - of_past)
+
+
+class _Regressed(NamedTuple):
+    """The coefficients of a regression, and their sizes in standard `errors`."""
+
+    coefficients: Float[np.ndarray, "column target"]
+    errors: Float[np.ndarray, "column target"]
+
+
+def _regressed(steps, past, time) -> _Regressed:
+    """Return the regression of steps on the past, on time and on a constant."""
+    columns = np.concatenate([past, time, np.ones_like(time)], axis=1)
     inverse = np.linalg.pinv(columns.T @ columns, hermitian=True)
     found = inverse @ (columns.T @ steps)
     variance = (steps - columns @ found).var(axis=0)
-    error = np.sqrt(np.maximum(np.diag(inverse)[:dim] * variance, 1e-300))
-    of_past = columns[:, : PAST * dim] @ found[: PAST * dim]
-    return np.diag(found[:dim]) / error, steps - of_past
+    return _Regressed(
+        found, found / np.sqrt(np.maximum(np.diag(inverse)[:, None] * variance, 1e-300))
+    )
 
 
 def line(x: Float[np.ndarray, "time"]) -> Float[np.ndarray, "time"]:

@@ -276,6 +276,30 @@ def test_random_walks_have_no_trend(length):
     assert np.mean([(one.errors > APART).any() for one in found]) <= 0.05
 
 
+@pytest.mark.parametrize("drift", [0.2, 1.0])
+def test_a_follower_of_a_random_walk_with_drift_has_no_trend(drift):
+    """It is pulled back, towards the walk: removing its trend would break the relation."""
+    for seed in range(20):
+        rng, x = np.random.default_rng(seed), np.zeros((500, 2))
+        noise = rng.normal(size=x.shape)
+        for k in range(499):
+            x[k + 1] = x[k] + [drift, 0.3 * (x[k, 0] - x[k, 1])] + noise[k]
+        assert prepared(x).treatments == ()
+
+
+def test_a_trend_shows_among_slow_fluctuations():
+    """Two standard deviations over 500 samples, on a memory of twenty."""
+    found = 0
+    for seed in range(20):
+        rng, x = np.random.default_rng(seed), np.zeros((500, 2))
+        for k in range(499):
+            x[k + 1] = x[k] @ [[0.95, 0.4], [0, 0.6]] + rng.normal(size=2)
+        assert prepared(x).treatments == ()
+        x[:, 1] += 2 * x[:, 1].std() * np.linspace(0, 1, 500)
+        found += names(prepared(x)) == ["trend"]
+    assert found >= 14
+
+
 # ---- clocks ----
 
 
