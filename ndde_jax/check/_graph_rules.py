@@ -282,7 +282,9 @@ class GraphEvidence:
     def doubt(self) -> str:
         """The weight of all doubtful edges together; a problem if most links between variables are
         doubtful, of at least two pairs and for at least two reasons, and at least two of them not
-        only because an unobserved driver is possible.
+        only because an unobserved driver is possible. Doubts about a variable's own past count if
+        a copy could replace it; if there are no links; or if two variables drive each other and
+        nothing else moves them, since an unobserved driver may then be behind all of their edges.
         """
         # In a map no delay lies between two lags.
         edges = np.stack([self.weak, self.touching & (not self.whole), self.replaceable])
@@ -294,7 +296,18 @@ class GraphEvidence:
         # If one pair has many lags, only the lags are in doubt.
         if several and doubtful.any(axis=2).sum() > 1 and doubtful.sum() > DOUBTFUL * between.sum():
             return PROBLEM
-        return RESERVATION if edges.any(axis=0).sum() > DOUBT * self.kept.sum() else NOTE
+        counted = between if between.any() and not self.unmoved_pairs else self.kept
+        doubtful = edges.any(axis=0) & counted
+        for edge in self.edges(self.replaceable & ~between):
+            doubtful[edge] |= not _own_past_foretold(self, edge)
+        return RESERVATION if doubtful.sum() > DOUBT * counted.sum() else NOTE
+
+    @property
+    def unmoved_pairs(self) -> list[list[str]]:
+        """The names of pairs that drive each other and that nothing else drives."""
+        alone = (self.pairs.sum(axis=0) == 1) & self.modelled
+        mutual = np.argwhere(np.triu(self.pairs & self.pairs.T) & alone & alone[:, None])
+        return [[self.names[i], self.names[j]] for i, j in mutual]
 
     def edges(self, which: KnownGraph) -> list[Edge]:
         """Return the edges of a graph, strongest first."""

@@ -160,13 +160,6 @@ def _unmoved_sources(e: GraphEvidence) -> list[str]:
     return [e.names[i] for i in np.flatnonzero(alone)]
 
 
-def _unmoved_pairs(e: GraphEvidence) -> list[list[str]]:
-    """Return the pairs that drive each other and that nothing else drives."""
-    alone = (e.pairs.sum(axis=0) == 1) & e.modelled
-    mutual = np.argwhere(np.triu(e.pairs & e.pairs.T) & alone & alone[:, None])
-    return [[e.names[i], e.names[j]] for i, j in mutual]
-
-
 def _untested(e: GraphEvidence) -> str:
     """Return sentences on sources that nothing measured moves. Only their own past can show that
     their targets follow, and a driver of both that has a memory, or that acts on the source first,
@@ -177,7 +170,7 @@ def _untested(e: GraphEvidence) -> str:
         what = "it and its targets" if len(names) == 1 else "one of them and its targets"
         who = listed(names, SHOWN_NAMES)
         said = f" Nothing measured moves {who}: an unobserved driver of {what} may not show."
-    pairs = [" and ".join(pair) for pair in _unmoved_pairs(e)]
+    pairs = [" and ".join(pair) for pair in e.unmoved_pairs]
     if pairs:
         said += (
             f" {listed(pairs, SHOWN_NAMES, '; ')} drive each other, and nothing else moves them: "
