@@ -903,7 +903,8 @@ def _held(evidence: SampleEvidence) -> Iterator[Hit]:
             continue
         share, band, held = sensor.run.repeats, tests.deadband(sensor.x), None
         if band and share > BANDED:
-            why = f"a value is written only after a change of {band:.3g} or more"
+            why = f"a value is written only after a change of {band:.3g} or more, or the "
+            why += "variable moves only by so much, as a sticking valve does"
             remedy = "Ask for all samples, without exception reporting or compression."
             held = RESERVATION if share <= REPEATED else None
         elif sensor.clipped <= CLIPPED and tests.consecutive_change_share(sensor.x) < RESTING:

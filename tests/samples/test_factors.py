@@ -40,6 +40,13 @@ def test_the_nats_are_those_of_box_and_cox():
     assert found == pytest.approx(expected, rel=0.02)
 
 
+def test_a_set_point_does_not_change_in_proportion_to_its_level():
+    rng = np.random.default_rng(0)
+    x = np.repeat(rng.choice([1.0, 2.0, 5.0, 10.0], size=60), 20)[:, None]
+    samples = ndde.read_samples(x, dt=1.0)
+    assert not proportional(factor_nats(samples), samples).any()
+
+
 def test_proportional_changes_are_told_from_changes_by_amounts():
     y = logarithms()
     for x, expected in ((np.exp(y), [True] * 3), (10 + y, [False] * 3), (y, [False] * 3)):
