@@ -24,9 +24,9 @@ from ._checks import (
 )
 from ._discovery import Discovery, with_samples
 from ._recipe import SCHEMES, Recipe
-from ._spoken import amount, listed
 from ._store import Stages
 from ._types import Checked, RealScalarLike, concretely, to_jax
+from ._wording import amount, listed
 from .assess._assess import later_of
 from .assess._passed_on import passed_on_p_values
 from .fit._prices import as_price

@@ -14,9 +14,9 @@ from jaxtyping import PRNGKeyArray
 from ._checks import check_key, check_kind, check_names, check_whole
 from ._recipe import Recipe
 from ._report import Report, few_lines, report_data
-from ._spoken import listed
 from ._store import held, read, write
 from ._types import Checked, concretely
+from ._wording import listed
 from .assess._assess import ErrorRates, Relations, error_rates, related_at_once, relations
 from .assess._passed_on import passed_on_p_values
 from .assess._reasons import reasons

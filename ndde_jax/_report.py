@@ -10,8 +10,8 @@ import jax
 import numpy as np
 
 from ._checks import argument_error, short_repr
-from ._spoken import amount, listed, more_than, percent, time_span, wrapped
 from ._store import version
+from ._wording import amount, listed, more_than, percent, time_span, wrapped
 from .check._finding import LINE, Finding, findings_of
 from .check._graph_rules import GraphEvidence, evidence_of
 from .check._identifiability import IdentifiabilityReport, lines_text

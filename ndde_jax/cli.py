@@ -36,8 +36,8 @@ from ._output import (
     write_results,
 )
 from ._program import INTERRUPTED, disable_wrong_sums, enable_compilation_cache, run_program
-from ._spoken import amount
 from ._store import version
+from ._wording import amount
 from .samples._cells import check_there, to_float
 from .samples._clock_inputs import is_clock
 from .samples._examples import example_names, load_example

@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from .._spoken import listed
+from .._wording import listed
 
 MEASURED, ESTIMATED, ASSUMED = "measured", "estimated", "assumed"
 # The weight of a finding in the verdict; `SEVERITY_ORDER` is the order in which they are reported.

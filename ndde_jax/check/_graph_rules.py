@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from .._spoken import amount, listed, percent, time_span
 from .._types import KnownGraph, Pairs, to_jax
+from .._wording import amount, listed, percent, time_span
 from ..assess._assess import Relations, relations
 from ..assess._rivals import touching
 from ..assess._score import drift_of

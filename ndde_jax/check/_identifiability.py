@@ -18,8 +18,8 @@ from .._checks import (
     check_whole,
     check_windows,
 )
-from .._spoken import wrapped
 from .._types import Checked, RealScalarLike
+from .._wording import wrapped
 from ..assess._rivals import Rivals
 from ..assess._score import read_inputs, rows_of
 from ..fit._prices import as_price

@@ -9,7 +9,7 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import Bool, Float, PRNGKeyArray
 
-from .._spoken import listed
+from .._wording import listed
 from ..assess._score import Inputs, residuals_of
 from ..fit._prices import AbstractPrice
 from ..measure._stability import EdgeStability, edge_stability, find_again

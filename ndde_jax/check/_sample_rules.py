@@ -10,8 +10,8 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from .._checks import check_kind
-from .._spoken import amount, listed, percent, time_span
 from .._types import Checked, divisor
+from .._wording import amount, listed, percent, time_span
 from ..samples._clock_inputs import clock_named
 from ..samples._columns import APART, SMALLER, is_event, rests_at_zero, trends, wrapping_angle
 from ..samples._factors import factor_nats, proportional

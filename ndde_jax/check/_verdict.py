@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Float
 
 from .._blas import one_blas_thread
-from .._spoken import amount, listed, wrapped
+from .._wording import amount, listed, wrapped
 from ._finding import (
     GRAPH,
     NOTE,

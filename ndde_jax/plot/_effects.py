@@ -17,8 +17,8 @@ from matplotlib.figure import FigureBase
 from matplotlib.ticker import MaxNLocator
 
 from .._checks import argument_error, check_names, check_real_array
-from .._spoken import amount, percent
 from .._types import Checked
+from .._wording import amount, percent
 from ..samples._dates import dates_after
 from ._graphs import LINE, figure_for, short_names, wrapped
 

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .._spoken import listed
+from .._wording import listed
 from ._dates import is_date, is_time
 
 MISSING = {"", "no data", "#n/a n/a"} | set(

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import numpy as np
 from jaxtyping import Float
 
-from .._spoken import unit_ratio
+from .._wording import unit_ratio
 from ._dates import elapsed
 from ._lag_times import TIME
 from ._samples import Samples

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Float, Shaped
 
-from .._spoken import MONTHS, SECONDS, unit_ratio
+from .._wording import MONTHS, SECONDS, unit_ratio
 from ._clock import WORKING_DAY, rank, written as written
 
 # Zones with daylight saving, one for each rule in use.

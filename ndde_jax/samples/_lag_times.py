@@ -4,7 +4,7 @@ import re
 from typing import Any
 
 from .._checks import short_repr
-from .._spoken import MONTHS, SECONDS, unit_ratio
+from .._wording import MONTHS, SECONDS, unit_ratio
 from ._samples import Samples
 
 TIME = re.compile(r"(\d+(?:\.\d*)?)\s*([A-Za-z]+)")

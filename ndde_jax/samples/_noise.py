@@ -11,8 +11,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
-from .._spoken import listed
 from .._types import divisor
+from .._wording import listed
 from ._gaps import longest_run
 from ._samples import Samples
 from ._trajectories import Trajectories

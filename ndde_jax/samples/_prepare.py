@@ -8,8 +8,8 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from .._checks import argument_error, check_kind
-from .._spoken import listed, time_span, times as said_as_times, unit_ratio
 from .._types import Checked, divisor
+from .._wording import listed, time_span, times as said_as_times, unit_ratio
 from . import _treatments
 from ._clock import DECIMALS, ON_GRID, find_grid, step_counts, underlying_step
 from ._clock_inputs import clock_length

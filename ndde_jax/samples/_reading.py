@@ -13,8 +13,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from .._checks import check_kind, check_names, check_sizes
-from .._spoken import amount, unit_ratio
 from .._types import Checked
+from .._wording import amount, unit_ratio
 from ._cells import clean_name, listed_names
 from ._clock import sampling
 from ._dates import regular_reading, typed_stamps

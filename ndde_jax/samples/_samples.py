@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Float, Shaped
 
 from .._checks import argument_error
-from .._spoken import listed
+from .._wording import listed
 from ._clock import step_counts
 from ._dates import dates_after, written
 from ._trajectories import vectors
@@ -125,14 +125,14 @@ class Samples:
     @property
     def labels(self) -> tuple[str, ...]:
         """The names of the variables as transformed, such as "log flow"."""
-        return self._spoken(LABELS)
+        return self._formatted_names(LABELS)
 
     @property
     def symbols(self) -> tuple[str, ...]:
         """The names of the variables in equations, such as "log(flow)"."""
-        return self._spoken(FORMULAS)
+        return self._formatted_names(FORMULAS)
 
-    def _spoken(self, words: Mapping[str, str]) -> tuple[str, ...]:
+    def _formatted_names(self, words: Mapping[str, str]) -> tuple[str, ...]:
         kinds = self.transform
         return tuple(words[kinds[n]].format(n) if n in kinds else n for n in self.names)
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .._checks import short_repr
-from .._spoken import listed, unit_in
+from .._wording import listed, unit_in
 from . import _cells, _dates
 from ._cells import Numbers, check_there, clean_name, is_missing, is_value, listed_names
 from ._clock import is_rising, rank

@@ -12,8 +12,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from .._checks import argument_error, check_names, check_number, is_real, is_traced, short_repr
-from .._spoken import listed
 from .._types import TrajectoryLike
+from .._wording import listed
 
 # Maximum number of candidate lags.
 MOST_LAGS = 100_000

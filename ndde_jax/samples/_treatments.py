@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from .._checks import argument_error, check_kind, is_traced, short_repr
-from .._spoken import listed
+from .._wording import listed
 
 # Recordings of one system that differ by a constant, such as the height of a gauge.
 OFFSETS = "offsets"

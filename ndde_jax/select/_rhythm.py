@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .._spoken import time_span
+from .._wording import time_span
 from ..regression._terms import FLOOR
 from ..samples._prepare import prepare_samples
 from ..samples._samples import Samples

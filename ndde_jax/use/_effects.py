@@ -18,8 +18,8 @@ from jaxtyping import Bool, Float, Int
 
 from .._blas import one_blas_thread
 from .._checks import check_whole
-from .._spoken import amount, more_than, percent
 from .._types import Checked, to_jax
+from .._wording import amount, more_than, percent
 from ..models._model import padded_rows
 from ._arguments import edges_of_inputs, inputs_of, kept_lags, sum_to_edges, variable
 from ._ensemble import Ensemble, histories_of, rates_of

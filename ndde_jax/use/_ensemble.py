@@ -26,8 +26,8 @@ import numpy as np
 from jaxtyping import Array, ArrayLike, Bool, Float, Int, PRNGKeyArray
 
 from .._blas import one_blas_thread
-from .._spoken import amount
 from .._types import divisor, to_jax
+from .._wording import amount
 from ..models._confine import RestoredDDE
 from ..models._model import AbstractDelayModel, AbstractWrappedModel, model_rates
 from ..regression import Sums, sums_of

@@ -18,8 +18,8 @@ from .._checks import (
     is_traced,
     short_repr,
 )
-from .._spoken import amount, listed, more_than, times
 from .._types import Checked, namespace_of
+from .._wording import amount, listed, more_than, times
 from ..samples._clock_inputs import clock_columns, wave_of
 from ..samples._columns import rests_at_zero
 from ..samples._dates import dates_after, elapsed, written

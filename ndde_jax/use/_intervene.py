@@ -18,8 +18,8 @@ from .._checks import (
     is_traced,
     short_repr,
 )
-from .._spoken import amount, listed
 from .._types import Checked, namespace_of
+from .._wording import amount, listed
 from ._arguments import inputs_of, kept_lags, mapping, read_span, series, variable
 from ._ensemble import Ensemble
 from ._forecast import (

@@ -6,8 +6,8 @@ import numpy as np
 from jaxtyping import Float
 
 from .._checks import check_kind
-from .._spoken import amount, time_span
 from .._types import Checked
+from .._wording import amount, time_span
 from ..samples._columns import correlation_time
 from ..samples._gaps import Stretch, linearly_interpolated
 from ..samples._samples import Samples

@@ -28,8 +28,8 @@ from .._checks import (
     is_traced,
     short_repr,
 )
-from .._spoken import amount, listed
 from .._types import Checked, RealScalarLike, Scaling, TrajectoryLike, divisor, namespace_of, to_jax
+from .._wording import amount, listed
 from ..samples._noise import pooled_noise_share, pooled_ringing, pooled_roll_off
 from ..samples._reading import read_clocked
 from ..samples._trajectories import (

@@ -8,7 +8,7 @@ import pytest
 from scipy import signal
 
 import ndde_jax as ndde
-from ndde_jax._spoken import percent, times
+from ndde_jax._wording import percent, times
 from ndde_jax.check import _data_tests as tests
 from ndde_jax.check._finding import findings_of
 from ndde_jax.check._sample_rules import TREATED, SampleEvidence

@@ -7,7 +7,7 @@ import pytest
 from scipy.signal import lfilter
 
 import ndde_jax as ndde
-from ndde_jax import _spoken
+from ndde_jax import _wording
 from ndde_jax.samples._clock import find_grid
 from ndde_jax.samples._columns import APART, find_isolated_outliers, find_spikes, trends
 from ndde_jax.samples._gaps import fill_gaps
@@ -545,4 +545,4 @@ def test_all_of_it_is_undone_at_once():
 
 @pytest.mark.parametrize("share, said", [(0.123, "12% of"), (1.5, "150% of"), (32.96, "33 times")])
 def test_shares_are_said_as_people_do(share, said):
-    assert _spoken.times(share) == said
+    assert _wording.times(share) == said
