@@ -43,7 +43,7 @@ from .samples._columns import is_pulse
 from .samples._dates import dates_after, elapsed, written
 from .samples._holds import held_inputs
 from .samples._lag_times import has_unit, lags_in_samples
-from .samples._noise import said_of_errors
+from .samples._noise import describe_errors
 from .samples._prepare import (
     STEPS,
     prepare_samples,
@@ -52,7 +52,7 @@ from .samples._prepare import (
     without_counters,
 )
 from .samples._reading import read_alike, read_samples
-from .samples._samples import Samples, said_of_mask
+from .samples._samples import Samples, describe_mask
 from .samples._trajectories import read_lags
 from .samples._treatments import HELD, OFFSETS, SCHEDULE, TRANSFORM
 from .select._between import Record
@@ -222,7 +222,7 @@ def discover(
     if chunks is not None and part is not None:
         kept = np.array([columns.index(name) for name in samples.names])
         whole = Whole(chunks, part.length, kept, samples.level, None)
-        more = (*more, _said_of_chunks(part, samples))
+        more = (*more, _describe_chunks(part, samples))
     schedules = schedules_of(samples) if treat else {}
 
     def at_lags(lags, *, prior, said, directory) -> Discovery:
@@ -418,7 +418,7 @@ def _check_chunked(t: Any, mask: Any, inputs: Any, transform: Any, recipe: Recip
         )
 
 
-def _said_of_chunks(part: Part, samples: Samples) -> str:
+def _describe_chunks(part: Part, samples: Samples) -> str:
     """Return the report's sentences on how a record read in chunks was used."""
     left_out = [step for step in STEPS if step != "level"]
     return (
@@ -520,8 +520,8 @@ def _search(
         )
     screened, choices = chosen.screened, chosen.choices
     windows = screened.windows
-    said_of_price = str(coefficient) if length is None else f"{coefficient} of {length} samples"
-    inputs = (samples.values, samples.times, windows, samples.names, beforehand, said_of_price)
+    price_text = str(coefficient) if length is None else f"{coefficient} of {length} samples"
+    inputs = (samples.values, samples.times, windows, samples.names, beforehand, price_text)
     # Sums over midpoint windows need the drift of one pass.
     passes = max(recipe.passes, 1 + (whole is not None)) if windows.scheme == "midpoint" else 1
     family = _family(recipe, windows)
@@ -551,7 +551,7 @@ def _search(
         if whole is not None:
             drift = None if before is None else fit_screened(before, before.found.graph)
             screened = screened.knowing(whole=whole._replace(drift=drift))
-        choices = (*choices, *said, *_said_of_data(samples, screened, recipe))
+        choices = (*choices, *said, *_describe_data(samples, screened, recipe))
         search = functools.partial(_measured, screened, recipe.strategy, coefficient, search_key)
         measured = stage("measuring edges", search)
         is_map = windows.scheme == "euler" and reading != "flow" and events is None
@@ -620,14 +620,14 @@ def _reading(screened: Screened, events: bool) -> tuple[str, float]:
     return "undecided" if events else "flow", np.nan
 
 
-def _said_of_data(samples: Samples, screened: Screened, recipe: Recipe) -> tuple[str, ...]:
+def _describe_data(samples: Samples, screened: Screened, recipe: Recipe) -> tuple[str, ...]:
     """Return remarks on requested treatments, the mask, and measurement errors."""
     said = tuple(t.text for t in samples.treatments if t.name in (TRANSFORM, OFFSETS))
     if samples.mask:
         windows = screened.windows
-        said += said_of_mask(samples.mask, len(windows.valid), int(windows.n_valid))
+        said += describe_mask(samples.mask, len(windows.valid), int(windows.n_valid))
     if recipe.strategy.averages_out_errors:
-        said += said_of_errors(samples, screened.errors)
+        said += describe_errors(samples, screened.errors)
     return said
 
 

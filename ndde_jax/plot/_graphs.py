@@ -412,7 +412,7 @@ def plot_process_graph(
         ax.figure.colorbar(ScalarMappable(norm, _DELAYS), ax=ax, label=label, **shape)
     omitted = draw_process_graph(ax, edges, given.names, _SOURCES[:dim] if few else [_INK] * dim)
     said = {
-        _said_of_labels(dt, time_unit, few, delays is not None): any(e.label for e in edges),
+        _describe_labels(dt, time_unit, few, delays is not None): any(e.label for e in edges),
         "width: score": scores is not None,
         "colour: source": few and len(edges) > 1,
         "dashed, two heads: something unseen drives both": any(e.unseen for e in edges),
@@ -642,7 +642,7 @@ def _ranges(texts: list[str], lags: np.ndarray) -> str:
     )
 
 
-def _said_of_labels(dt: float | None, time_unit: str, in_time: bool, estimated: bool) -> str:
+def _describe_labels(dt: float | None, time_unit: str, in_time: bool, estimated: bool) -> str:
     if dt == 1 and time_unit and not estimated:
         return f"labels: delay ({time_unit})"
     if dt is None or (dt == 1 and not (estimated and in_time)):

@@ -251,7 +251,7 @@ def measurement_errors(samples: Samples) -> Float[np.ndarray, " dim"]:
     return found
 
 
-def said_of_errors(samples: Samples, errors) -> tuple[str, ...]:
+def describe_errors(samples: Samples, errors) -> tuple[str, ...]:
     """Return a sentence on measurement errors for a report; empty if there are none."""
     shown = np.flatnonzero(np.asarray(errors) > 0)
     spread = np.nanstd(np.concatenate(samples.values)[:, shown], axis=0)

@@ -9,7 +9,7 @@ from jaxtyping import Bool, Float
 
 from .._checks import argument_error, check_kind
 from .._types import Checked, divisor
-from .._wording import listed, time_span, times as said_as_times, unit_ratio
+from .._wording import listed, time_span, times as ratio_in_words, unit_ratio
 from . import _treatments
 from ._clock import DECIMALS, ON_GRID, find_grid, step_counts, underlying_step
 from ._clock_inputs import clock_length
@@ -156,7 +156,7 @@ def _transformed(samples: Samples, kinds: dict[str, str]) -> Samples:
     columns = [samples.names.index(name) for name in kinds]
     tables = _treatments.tables_of(samples.values, kinds, samples.names)
     kept = {"kinds": tuple(kinds.values()), "tables": tables}
-    text, old = _treatments.said_of_transform(kinds), {"values": samples.values}
+    text, old = _treatments.describe_transform(kinds), {"values": samples.values}
     # The treatment is made first, because it transforms these values and later ones.
     plain = treated(samples, TRANSFORM, text, len(kinds), columns, old, **kept)
     read = (_treatments.transformed(plain.treatments[0], x.astype(float)) for x in samples.values)
@@ -578,7 +578,7 @@ def _slope(elapsed: Float[np.ndarray, "time"], column: Float[np.ndarray, "time"]
 def _has(samples: Samples, worst: Any, error: float) -> str:
     """Return, for a sentence, how large an error is in the variable where it is largest."""
     step = f"the variance of a step of {samples.names[worst]}"
-    return f"is {said_as_times(error)} {step}, where it is largest"
+    return f"is {ratio_in_words(error)} {step}, where it is largest"
 
 
 def _filled(samples: Samples, known) -> Samples:

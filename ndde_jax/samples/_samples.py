@@ -250,7 +250,7 @@ def mask_at(
     return tuple(m[at] for m, at in zip(mask, places, strict=bool(mask)))
 
 
-def said_of_mask(mask: tuple[np.ndarray, ...], n_rows: int, n_left: int) -> tuple[str, ...]:
+def describe_mask(mask: tuple[np.ndarray, ...], n_rows: int, n_left: int) -> tuple[str, ...]:
     """Return a sentence about the mask for a report."""
     inside, every = sum(int(part.sum()) for part in mask), sum(map(len, mask))
     only = f"Only the {inside} of {every} samples in the mask serve as the present of a window"

@@ -216,7 +216,7 @@ def tables_of(
     return tuple(tables)
 
 
-def said_of_transform(transform: Mapping[str, str]) -> str:
+def describe_transform(transform: Mapping[str, str]) -> str:
     """Return a sentence about the transforms for the report."""
     parts, units = [], []
     for kind in [kind for kind in READ_AS if kind in transform.values()]:

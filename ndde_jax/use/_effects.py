@@ -207,8 +207,8 @@ class Surface:
     def __repr__(self) -> str:
         share, low, high = (percent(x, 1) for x in (self.share, self.share_low, self.share_high))
         return (
-            f"{said(*self.first)} with {said(*self.second)} on the rate of {self.target}: {share} "
-            f"of its variance ({low} to {high}); {int((self.count == 0).sum())} of "
+            f"{in_words(*self.first)} with {in_words(*self.second)} on the rate of {self.target}: "
+            f"{share} of its variance ({low} to {high}); {int((self.count == 0).sum())} of "
             f"{self.count.size} cells hold no data"
         )
 
@@ -256,13 +256,13 @@ class Interactions:
         lines = [f"Interactions of {pairs}: shares of a rate explained only by both sources"]
         for first, a, second, b, target, *shares in self.table[:SHOWN_PAIRS]:
             share, low, high = (percent(x, 1) for x in shares)
-            pair = f"{said(first, a)} with {said(second, b)} -> {target}"
+            pair = f"{in_words(first, a)} with {in_words(second, b)} -> {target}"
             lines.append(f"  {pair}  {share} ({low} to {high})")
         lines += more_than(SHOWN_PAIRS, len(self), "  and {} more")
         return "\n".join(lines)
 
 
-def said(name: str, lag: int) -> str:
+def in_words(name: str, lag: int) -> str:
     """Return a source at its lag, in words."""
     return f"{name} at lag {lag}" if lag else name
 
@@ -273,7 +273,7 @@ def _surfaces(effects, first, second, targets, points) -> list[Surface]:
     histories, labels = histories_of(ensemble), found.samples.labels
     source = [(labels[i], int(found.lags[a])) for i, a in (first, second)]
     values = (histories[:, a, i] for i, a in (first, second))
-    grid = Grid(*values, points, *(said(*each) for each in source))
+    grid = Grid(*values, points, *(in_words(*each) for each in source))
 
     def at(u, v):
         z = histories
@@ -636,7 +636,7 @@ class Effects:
         rows = sorted(self.rows(), key=lambda row: row[0] == row[1])
         for source, target, lag, _, _, slope, low, high, share in rows[:SHOWN]:
             interval = f"{slope:+.3g} ({low:.3g} to {high:.3g})"
-            edge = f"{said(source, lag)} -> {target}"
+            edge = f"{in_words(source, lag)} -> {target}"
             lines.append(f"  {edge}  {interval}, in {share:.0%} of resamples")
         lines += more_than(SHOWN, len(rows), "  and {} more: to_frame()")
         lag = next((row[2] for row in rows[:SHOWN] if row[2]), 0)

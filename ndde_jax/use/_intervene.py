@@ -309,7 +309,7 @@ def _edits(found, cut, scale, delay) -> tuple[Edits | None, list[tuple[int, int,
         places, mask = _edge(found, edge, name), np.zeros(at.shape, bool)
         if name == "delay" and len(places) > 1:
             raise ValueError(
-                f"{_said(edge)} has edges at lags "
+                f"{_in_words(edge)} has edges at lags "
                 f"{', '.join(str(found.lags[a]) for *_, a in places)}; say which one gets the new "
                 "delay, as (source, target, lag)."
             )
@@ -322,16 +322,16 @@ def _edits(found, cut, scale, delay) -> tuple[Edits | None, list[tuple[int, int,
         closed |= inputs(edge, "cut")
     for edge, new in delay.items():
         mask = inputs(edge, "delay")
-        at[mask] = read_span(new, found, f"the delay of {_said(edge)}", least=0)
+        at[mask] = read_span(new, found, f"the delay of {_in_words(edge)}", least=0)
     for edge, factor in scale.items():
-        check_real_array(factor, f"the factor of {_said(edge)}", "one number", finite=True)
+        check_real_array(factor, f"the factor of {_in_words(edge)}", "one number", finite=True)
         scaled.append(inputs(edge, "scale"))
     dtype = found.model.dt.dtype
     factors = jnp.stack([jnp.asarray(f, dtype) for f in (0.0, *scale.values())])[1:]
     return Edits(at, closed, np.reshape(scaled, (-1, *at.shape)).astype(bool), factors), touched
 
 
-def _said(edge: Any) -> str:
+def _in_words(edge: Any) -> str:
     return " -> ".join(map(str, edge[:2])) if isinstance(edge, tuple | list) else short_repr(edge)
 
 
