@@ -13,7 +13,7 @@ from jaxtyping import PRNGKeyArray
 
 from ._checks import check_key, check_kind, check_names, check_whole
 from ._recipe import Recipe
-from ._report import Report, few_lines, report_data
+from ._report import Report, report_data, short_summary
 from ._store import held, read, write
 from ._types import Checked, concretely
 from ._wording import listed
@@ -152,7 +152,7 @@ class Discovery(
                 object.__setattr__(self, name, fixed)
 
     def __repr__(self) -> str:
-        return few_lines(self)
+        return short_summary(self)
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -183,7 +183,7 @@ def report_data(
     return Report(found.names, verdict, edges, more, beside, targets, data, method, lines, refits)
 
 
-def few_lines(found: Any) -> str:
+def short_summary(found: Any) -> str:
     """Return a short summary of a discovery: the strongest edges and what to call next."""
     into = np.array([name not in found.inputs for name in found.names])  # as in the report
     edges = np.argwhere(found.graph & into[None, :, None])
