@@ -74,7 +74,7 @@ class Report:
     - `names`: names of the variables. `verdict`: the verdict with its findings.
     - `edges`: rows of the table, links between variables first, strongest first; `more`: the number
         of further edges.
-    - `beside`: sentences on pairs that no arrow fully describes.
+    - `unresolved_pairs`: sentences on pairs that no arrow fully describes.
     - `targets`: one row per variable.
     - `data`, `method`: sentences.
     - `lines`: the conditions of the theorems, as far as they were measured; `refits`: the table of
@@ -85,7 +85,7 @@ class Report:
     verdict: Verdict
     edges: tuple[EdgeRow, ...]
     more: int
-    beside: tuple[str, ...]
+    unresolved_pairs: tuple[str, ...]
     targets: tuple[TargetRow, ...]
     data: str
     method: tuple[str, ...]
@@ -177,10 +177,10 @@ def report_data(
         lines, refits = identifiability.findings, tuple(identifiability.edges())
     elif full:
         lines = tuple(findings_of(LINE, evidence))
-    (edges, more), beside = _edge_rows(evidence), pairs_beside(found)
+    (edges, more), pairs = _edge_rows(evidence), unresolved_pairs(found)
     targets = _target_rows(found, evidence, verdict.memory)
     data, method = _data(found), _method(found)
-    return Report(found.names, verdict, edges, more, beside, targets, data, method, lines, refits)
+    return Report(found.names, verdict, edges, more, pairs, targets, data, method, lines, refits)
 
 
 def short_summary(found: Any) -> str:
@@ -201,7 +201,7 @@ def short_summary(found: Any) -> str:
     return "\n".join((*lines, "Next: print(found.report()), found.to_frame(), found.plot()."))
 
 
-def pairs_beside(found: Any) -> tuple[str, ...]:
+def unresolved_pairs(found: Any) -> tuple[str, ...]:
     """Return sentences on pairs that arrows do not fully describe: those with an unmeasured driver,
     and those related within a sampling interval.
     """

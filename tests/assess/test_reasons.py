@@ -8,7 +8,7 @@ import numpy as np
 import ndde_jax as ndde
 from benchmarks.world import generators
 from ndde_jax._output import _edges
-from ndde_jax._report import pairs_beside
+from ndde_jax._report import unresolved_pairs
 from ndde_jax.assess._reasons import reasons
 
 
@@ -53,7 +53,7 @@ def test_a_discovery_says_all_of_it():
     assert found.confounded[0, 1] and found.confounded[1, 0]
     assert found.verdict != "supported"
     assert "hidden driver" in {finding.name for finding in found.verdict.reasons}
-    assert any("x0 <-> x1" in line for line in pairs_beside(found))
+    assert any("x0 <-> x1" in line for line in unresolved_pairs(found))
     assert "x0 <-> x1" in found.report()
     figure = found.plot()
     texts = [ax.get_xlabel() for part in figure.subfigs for ax in part.axes]
@@ -66,5 +66,5 @@ def test_pairs_that_share_most_come_first():
     found = SimpleNamespace(
         names=("a", "b", "c"), inputs=(), confounded=apart & False, at_once=apart
     )
-    lines = pairs_beside(SimpleNamespace(**vars(found), residual_correlation=shared))
+    lines = unresolved_pairs(SimpleNamespace(**vars(found), residual_correlation=shared))
     assert [line[:6] for line in lines] == ["a -- c", "b -- c", "a -- b"]

@@ -50,7 +50,7 @@ class FakeDiscovery:
             verdict=self.verdict,
             edges=(edge,),
             more=2,
-            beside=("a <-> b",),
+            unresolved_pairs=("a <-> b",),
             targets=tuple(targets),
             data=f"report on {', '.join(self.names)}" + (f", {checked}" if checked else ""),
             method=("found by hand.",),
