@@ -53,7 +53,7 @@ from .use._export import WithExports, discovery_formulas
 from .use._forecast import WithForecasts
 from .use._impute import WithImputation
 from .use._intervene import WithInterventions
-from .use._left_out import Doubt, doubt_of, make_echoes
+from .use._left_out import AlternativeReading, alternative_reading, make_echoes
 from .windows._windows import Windows, lagged_windows
 
 # The file of a saved discovery, and its folder in what the command line writes.
@@ -504,10 +504,10 @@ class Discovery(
             return make_echoes(self, self._members)
 
     @functools.cached_property
-    def _doubt(self) -> Doubt:
+    def _alternative_reading(self) -> AlternativeReading:
         """The other reading of the record, if map or flow is undecided."""
         with concretely():
-            return doubt_of(self)
+            return alternative_reading(self)
 
     def _given(self, ensemble: Any, inputs: tuple[str, ...] = ()) -> Ensemble:
         """Return the given ensemble, or the default one for known inputs whose values are given."""

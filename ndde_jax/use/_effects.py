@@ -130,7 +130,7 @@ def interval_ends(
     found: np.ndarray,
     spread: np.ndarray,
     apart: np.ndarray,
-    chance: float,
+    probability: float,
     shift: Any = 0.0,
     variance: Any = 0.0,
 ) -> tuple[np.ndarray, np.ndarray]:
@@ -138,7 +138,7 @@ def interval_ends(
     drift omits.
 
     - `found`, `spread`: the estimate under the chosen reading, and half the width of its interval.
-    - `apart`: the difference of the other reading, whose probability is `chance`.
+    - `apart`: the difference of the other reading, which has the `probability`.
     - `shift`, `variance`: what the drift omits, and its variance. If it is clearly nonzero, the
         interval lies on its side of the estimate and ends there.
     """
@@ -153,12 +153,12 @@ def interval_ends(
         for _ in range(HALVINGS):
             middle = (low + high) / 2
             first, second = (ndtr((middle - at) / size) for at in (center, center + apart))
-            below = (1 - chance) * first + chance * second < share
+            below = (1 - probability) * first + probability * second < share
             low, high = np.where(below, middle, low), np.where(below, high, middle)
         return (low + high) / 2
 
     low, high = center - half, center + half
-    if chance > 0:
+    if probability > 0:
         low, high = end((1 - LEVEL) / 2), end((1 + LEVEL) / 2)
     return np.minimum(low, found), np.maximum(high, found)
 
@@ -481,13 +481,14 @@ class Effects:
             every = [changes(rates_of(model))[:, j] - own for model in models]
             return accumulated(np.reshape(every, (-1, len(own))).T)
 
-        own, bend, doubt = changes(rates_of(found.model))[:, j], self.bends[i, j, a], found._doubt
+        own, bend = changes(rates_of(found.model))[:, j], self.bends[i, j, a]
+        reading = found._alternative_reading
         curves = accumulated(per_member(own, changes(ensemble.basis), ensemble, j))
         y, spread = center_and_spread(curves, apart(found._echoed))
         shift, variance = bend.of(accumulated(changes(bend)))
         line = accumulated(np.subtract(*sliced.ends[::-1])[:, None])[0]
-        shift, other = shift + self.missed[i, j, a] * line, apart(doubt.models).sum(axis=0)
-        ends = interval_ends(y, spread, other, doubt.chance, shift, variance)
+        shift, other = shift + self.missed[i, j, a] * line, apart(reading.models).sum(axis=0)
+        ends = interval_ends(y, spread, other, reading.probability, shift, variance)
         return sliced.edges, y, *ends
 
     def surface(
@@ -678,7 +679,8 @@ class WithEffects:
         print(found.effects())
         ```
         """
-        ensemble, doubt, graph = self._given(ensemble), self._doubt, np.asarray(self.graph)
+        ensemble, reading = self._given(ensemble), self._alternative_reading
+        graph = np.asarray(self.graph)
         slopes, own, bias = _slopes(self, ensemble)
         center, spread = center_and_spread(sum_to_edges(self, slopes), sum_to_edges(self, bias))
         left, missed = residuals_of(self, ensemble), missed_by_lags(self)
@@ -687,9 +689,10 @@ class WithEffects:
             for i, j, a in np.argwhere(graph).tolist()
         }
         bent, variance = _slope_changes_by_bends(self, ensemble, bends)
-        other = _differences(doubt.models, histories_of(ensemble), own)
+        other = _differences(reading.models, histories_of(ensemble), own)
         apart = sum_to_edges(self, other).sum(axis=0)
-        low, high = interval_ends(center, spread, apart, doubt.chance, bent + missed, variance)
+        shift = bent + missed
+        low, high = interval_ends(center, spread, apart, reading.probability, shift, variance)
         slope, low, high, share = (
             np.where(graph, a, np.nan) for a in (center, low, high, ensemble.share)
         )

@@ -280,18 +280,18 @@ def refitted(found: Any, samples: Samples, scheme: str) -> NeuralDDE:
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Doubt:
+class AlternativeReading:
     """The other reading of a record that is undecided between a map and a flow.
 
     - `models`: the drift of that reading, on the same graph; none for a decided record.
-    - `chance`: its probability.
+    - `probability`: its probability.
     """
 
     models: tuple[NeuralDDE, ...]
-    chance: float
+    probability: float
 
 
-def doubt_of(found: Any) -> Doubt:
+def alternative_reading(found: Any) -> AlternativeReading:
     """Return the other reading of an undecided discovery: as a flow if it reads its samples as a
     map, and vice versa.
 
@@ -301,10 +301,10 @@ def doubt_of(found: Any) -> Doubt:
     schemes, own = {"euler": "midpoint", "midpoint": "euler"}, found.windows.scheme
     decided = found.reading != "undecided" or not np.isfinite(found.evidence)
     if decided or own not in schemes or found.events or not found.samples.regular:
-        return Doubt((), 0.0)
+        return AlternativeReading((), 0.0)
     flow = 1 / (1 + np.exp(-found.evidence))
     other = refitted(found, samples_of(found), schemes[own])
-    return Doubt((other,), float(flow if own == "euler" else 1 - flow))
+    return AlternativeReading((other,), float(flow if own == "euler" else 1 - flow))
 
 
 # ---- the bias of the estimator ----
