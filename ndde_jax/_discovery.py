@@ -53,7 +53,7 @@ from .use._export import WithExports, discovery_formulas
 from .use._forecast import WithForecasts
 from .use._impute import WithImputation
 from .use._intervene import WithInterventions
-from .use._left_out import AlternativeReading, alternative_reading, make_echoes
+from .use._left_out import AlternativeReading, alternative_reading, make_replicates
 from .windows._windows import Windows, lagged_windows
 
 # The file of a saved discovery, and its folder in what the command line writes.
@@ -496,12 +496,12 @@ class Discovery(
         return np.linalg.cholesky(diffusion_of(ensemble.noise.covariance, slopes, dt))
 
     @functools.cached_property
-    def _echoed(self) -> tuple:
+    def _replicates(self) -> tuple:
         """The models of a parametric bootstrap of the learned drift, with the noise of the default
         ensemble.
         """
         with concretely():
-            return make_echoes(self, self._members)
+            return make_replicates(self, self._members)
 
     @functools.cached_property
     def _alternative_reading(self) -> AlternativeReading:

@@ -104,13 +104,13 @@ def per_member(own: np.ndarray, columns: np.ndarray, ensemble: Ensemble, target:
 
 def center_and_spread(
     found: Float[np.ndarray, "model *value"],
-    bias: Float[np.ndarray, "echo *value"] | tuple[()] = (),
+    bias: Float[np.ndarray, "replicate *value"] | tuple[()] = (),
 ) -> tuple[Float[np.ndarray, "*value"], Float[np.ndarray, "*value"]]:
     """Return the estimate and half the width of a 90 % interval.
 
     Both come from one quantity, along the first axis, of the learned model, the centre of the
     ensemble and its members, and from its differences between bootstrap models and the learned
-    model, `[echo ...]`.
+    model, `[replicate ...]`.
 
     Members spread about their centre like estimates from other records. The centre is fitted to
     steps instead of rates, with other functions, so its distance from the model shows uncertainty
@@ -484,7 +484,7 @@ class Effects:
         own, bend = changes(rates_of(found.model))[:, j], self.bends[i, j, a]
         reading = found._alternative_reading
         curves = accumulated(per_member(own, changes(ensemble.basis), ensemble, j))
-        y, spread = center_and_spread(curves, apart(found._echoed))
+        y, spread = center_and_spread(curves, apart(found._replicates))
         shift, variance = bend.of(accumulated(changes(bend)))
         line = accumulated(np.subtract(*sliced.ends[::-1])[:, None])[0]
         shift, other = shift + self.missed[i, j, a] * line, apart(reading.models).sum(axis=0)
@@ -591,8 +591,8 @@ class Effects:
         made: dict[str, np.ndarray] = {}
         for name, held in (("pulse", False), ("step", True)):
             response = _respond(given, found.lags, dt, steps, held, fine)
-            own, of_learned, of_echoes = np.split(response, [len(slopes), len(slopes) + 1])
-            y, spread = center_and_spread(own, of_echoes - of_learned)
+            own, of_learned, of_replicates = np.split(response, [len(slopes), len(slopes) + 1])
+            y, spread = center_and_spread(own, of_replicates - of_learned)
             there = _respond(shifted, late, dt, steps, held, fine)[0]
             low, high = np.minimum(there - spread, y), np.maximum(there + spread, y)
             made |= {name: y, f"{name}_low": low, f"{name}_high": high}
@@ -708,8 +708,8 @@ def _slopes(found: Any, ensemble: Ensemble) -> tuple[np.ndarray, ...]:
     own, columns = (mean_slopes(model, histories) for model in (found.model, ensemble.basis))
     columns = np.moveaxis(columns, 0, -1)
     every = [per_member(each, columns, ensemble, j) for j, each in enumerate(own)]
-    own = to_graph(own)
-    return to_graph(np.moveaxis(every, -1, 0)), own, _differences(found._echoed, histories, own)
+    slopes, own = to_graph(np.moveaxis(every, -1, 0)), to_graph(own)
+    return slopes, own, _differences(found._replicates, histories, own)
 
 
 def _slope_changes_by_bends(

@@ -34,7 +34,7 @@ from ._forecast import (
     summary_of_ends,
     times_of,
 )
-from ._left_out import spread_by_echoes
+from ._left_out import spread_by_replicates
 from ._simulate import Change, Edits, check_memory, learned_paths, with_column
 
 # Share of resamples below which a note calls an edge weak.
@@ -184,7 +184,7 @@ class WithInterventions:
         level = origin.level(np.arange(steps + 1))
         plain, told, moved = known_inputs(origin, inputs, level, steps)
         # The ensemble corrects one-step forecasts on the data, but not the effect of a change.
-        ensemble = spread_by_echoes(self, self._given(ensemble, moved), self._echoed)
+        ensemble = spread_by_replicates(self, self._given(ensemble, moved), self._replicates)
         change = dataclasses.replace(plain, active=when, edits=edits)
         change, acted = _setting(self, change, values, when, origin, level)
         change, shifted, about = _shifting(self, change, shift, when, acted)

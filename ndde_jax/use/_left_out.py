@@ -311,22 +311,22 @@ def alternative_reading(found: Any) -> AlternativeReading:
 
 
 # Two distinguish a bias from chance well enough; remaining chance only widens intervals.
-ECHOES = 2
+REPLICATES = 2
 # Length of a short recording, in units of the past that the drift reads.
 STRETCH = 4
-# Simulation steps per sample, most samples of an echo, and most values of all variables together.
+# Simulation steps per sample, most samples of a replicate, and most values of all its variables.
 FINE, LONGEST, MOST_VALUES = 4, 4000, 40_000
-# An echo whose standard deviations differ from those of the data by more than this factor occupies
-# other states, and says nothing about these data.
+# A replicate whose standard deviations differ from those of the data by more than this factor
+# occupies other states, and says nothing about these data.
 ALIKE = 2.0
 # Of the mean square of columns, against rounding.
 RIDGE = 1e-6
 
 
-def make_echoes(found: Any, ensemble: Ensemble) -> tuple[NeuralDDE, ...]:
-    """Return models fitted to simulated records of the learned system, with its noise and
-    measurement error, from the first complete past on, or in stretches along the data. They are
-    sampled, differenced and fitted on its graph like the data.
+def make_replicates(found: Any, ensemble: Ensemble) -> tuple[NeuralDDE, ...]:
+    """Return the replicates of a parametric bootstrap: models fitted to simulated records of the
+    learned system, with its noise and measurement error, from the first complete past on, or in
+    stretches along the data. They are sampled, differenced and fitted on its graph like the data.
 
     Their difference from the learned drift estimates that of the learned from the true drift, from
     all causes other than the length of the record: coarse sampling, errors in the inputs, smoothed
@@ -373,7 +373,8 @@ def _long_runs(found: Any, ensemble: Ensemble, record: np.ndarray, past: int) ->
     n = min(len(record), LONGEST, max(MOST_VALUES // len(found.names), 4 * past)) - 1
     # One of a few lengths, since every length compiles again.
     long = padded_length(n)
-    runs = (np.asarray(_run(found, ensemble, start, long, jr.key(k)))[:n] for k in range(ECHOES))
+    keys = map(jr.key, range(REPLICATES))
+    runs = (np.asarray(_run(found, ensemble, start, long, key))[:n] for key in keys)
     return [_measured(ensemble, k, x.astype(np.float64))[None] for k, x in enumerate(runs)]
 
 
@@ -389,10 +390,10 @@ def _stretches(found: Any, ensemble: Ensemble, record: np.ndarray, past: int) ->
     starts = starts[np.isfinite(starts).all(axis=(1, 2))]
     if not len(starts):
         return []
-    keys = jr.split(jr.key(0), (ECHOES, len(starts)))
+    keys = jr.split(jr.key(0), (REPLICATES, len(starts)))
     go_on = jax.vmap(lambda start, key: _run(found, ensemble, start, length, key))
     made = []
-    for k in range(ECHOES):
+    for k in range(REPLICATES):
         new = np.asarray(go_on(jnp.asarray(starts, found.model.dt.dtype), keys[k]), np.float64)
         made.append(np.concatenate([starts, _measured(ensemble, k, new)], axis=1))
     return made
@@ -405,17 +406,19 @@ def _alike(x: np.ndarray, record: np.ndarray) -> bool:
     return bool(((ratio > 1 / ALIKE) & (ratio < ALIKE)).all())
 
 
-def spread_by_echoes(found: Any, ensemble: Ensemble, echoes: tuple[NeuralDDE, ...]) -> Ensemble:
+def spread_by_replicates(
+    found: Any, ensemble: Ensemble, replicates: tuple[NeuralDDE, ...]
+) -> Ensemble:
     """Return the ensemble with members that also differ by the bias of estimation: each adds the
     mean difference of the bootstrap models from the learned drift, as far as the columns of the
     ensemble can express it, times a standard normal number of its own.
     """
     from scipy.special import ndtri
 
-    if not echoes:
+    if not replicates:
         return ensemble
     histories = histories_of(ensemble)
-    bias = np.mean([rates_of(echo)(histories) for echo in echoes], axis=0)
+    bias = np.mean([rates_of(replicate)(histories) for replicate in replicates], axis=0)
     bias = bias - rates_of(found.model)(histories)
     features, theta = ensemble.basis(histories), ensemble.theta.copy()
     number = ndtri((np.arange(len(theta)) + 0.5) / len(theta))
