@@ -23,11 +23,11 @@ from .._wording import amount, more_than, percent
 from ..models._model import padded_rows
 from ._arguments import edges_of_inputs, inputs_of, kept_lags, sum_to_edges, variable
 from ._ensemble import Ensemble, histories_of, rates_of
-from ._left_out import Bend, find_bend, missed_by_lags, residuals_of
+from ._left_out import Curvature, find_curvature, missed_by_lags, residuals_of
 
 # Slices per source of a surface.
 POINTS = 8
-# Half the interval over which the slope of a bend is taken, in standard deviations.
+# Half the interval over which the slope of a curvature is taken, in standard deviations.
 NEAR = 0.01
 # Quantile of a two-sided 90 % interval, in standard deviations.
 LEVEL, Z_90 = 0.9, 1.6449
@@ -410,7 +410,7 @@ class Effects:
         target per unit of time and per unit of the source, as they are read: of logarithms or
         scores if transformed; NaN where no edge is kept.
     - `slope_low`, `slope_high`: 90 % interval, possibly asymmetric about the slope. It includes the
-        choice of the graph and what the drift omits: bends that were not worth their price, delays
+        choice of the graph and what the drift omits: curvature that was not worth its price, delays
         that it reads at the nearest candidate, and the other reading of a record that is undecided
         between a map and a flow.
     - `sign`: sign of the slope, 1 or −1; 0 where no edge is kept. The interval shows how certain it
@@ -425,7 +425,7 @@ class Effects:
     share: Float[np.ndarray, "source target lag"]
     found: Any
     ensemble: Ensemble
-    bends: Mapping[tuple[int, int, int], Bend]
+    curvatures: Mapping[tuple[int, int, int], Curvature]
     missed: Float[np.ndarray, "source target lag"]
 
     @property
@@ -444,9 +444,9 @@ class Effects:
         centred over the data. The drift is never evaluated where there are no data. A curve through
         the mean of all other variables does so if variables are correlated.
 
-        If a bend is not worth its price, the curve is a straight line. The interval still includes
-        possible bends, as a smoothing spline of unknown size in the residual rates. If a bend is
-        clear, the interval lies on its side of the curve.
+        If curvature is not worth its price, the curve is a straight line. The interval still
+        includes possible curvature, as a smoothing spline of unknown size in the residual rates. If
+        it is clear, the interval lies on its side of the curve.
 
         **Arguments:**
 
@@ -481,11 +481,11 @@ class Effects:
             every = [changes(rates_of(model))[:, j] - own for model in models]
             return accumulated(np.reshape(every, (-1, len(own))).T)
 
-        own, bend = changes(rates_of(found.model))[:, j], self.bends[i, j, a]
+        own, curvature = changes(rates_of(found.model))[:, j], self.curvatures[i, j, a]
         reading = found._alternative_reading
         curves = accumulated(per_member(own, changes(ensemble.basis), ensemble, j))
         y, spread = center_and_spread(curves, apart(found._replicates))
-        shift, variance = bend.of(accumulated(changes(bend)))
+        shift, variance = curvature.of(accumulated(changes(curvature)))
         line = accumulated(np.subtract(*sliced.ends[::-1])[:, None])[0]
         shift, other = shift + self.missed[i, j, a] * line, apart(reading.models).sum(axis=0)
         ends = interval_ends(y, spread, other, reading.probability, shift, variance)
@@ -579,8 +579,8 @@ class Effects:
         """The effects along all paths of the graph, on levels."""
         found, dt = self.found, float(self.found.dt)
         slopes, learned, bias = _slopes(found, self.ensemble)
-        shift, variance = _slope_changes_by_bends(found, self.ensemble, self.bends)
-        # Each member has its own bends.
+        shift, variance = _slope_changes_by_curvature(found, self.ensemble, self.curvatures)
+        # Each member has its own curvature.
         draws = np.random.default_rng(0).normal(size=(len(slopes) - 2, *shift.shape))
         slopes[2:] += draws * np.sqrt(variance)
         given = np.concatenate([slopes, learned[None], learned[None] + bias])
@@ -684,19 +684,19 @@ class WithEffects:
         slopes, own, bias = _slopes(self, ensemble)
         center, spread = center_and_spread(sum_to_edges(self, slopes), sum_to_edges(self, bias))
         left, missed = residuals_of(self, ensemble), missed_by_lags(self)
-        bends = {
-            (i, j, a): find_bend(left, j, i, inputs_of(self, i, j, a))
+        curvatures = {
+            (i, j, a): find_curvature(left, j, i, inputs_of(self, i, j, a))
             for i, j, a in np.argwhere(graph).tolist()
         }
-        bent, variance = _slope_changes_by_bends(self, ensemble, bends)
+        shift, variance = _slope_changes_by_curvature(self, ensemble, curvatures)
         other = _differences(reading.models, histories_of(ensemble), own)
         apart = sum_to_edges(self, other).sum(axis=0)
-        shift = bent + missed
+        shift = shift + missed
         low, high = interval_ends(center, spread, apart, reading.probability, shift, variance)
         slope, low, high, share = (
             np.where(graph, a, np.nan) for a in (center, low, high, ensemble.share)
         )
-        return Effects(graph, slope, low, high, share, self, ensemble, bends, missed)
+        return Effects(graph, slope, low, high, share, self, ensemble, curvatures, missed)
 
 
 def _slopes(found: Any, ensemble: Ensemble) -> tuple[np.ndarray, ...]:
@@ -712,21 +712,21 @@ def _slopes(found: Any, ensemble: Ensemble) -> tuple[np.ndarray, ...]:
     return slopes, own, _differences(found._replicates, histories, own)
 
 
-def _slope_changes_by_bends(
-    found: Any, ensemble: Ensemble, bends: Mapping[tuple[int, int, int], Bend]
+def _slope_changes_by_curvature(
+    found: Any, ensemble: Ensemble, curvatures: Mapping[tuple[int, int, int], Curvature]
 ):
-    """Return the change of mean slopes by bends, and its variance, `[source target lag]`. A
+    """Return the change of mean slopes by curvature, and its variance, `[source target lag]`. A
     straight line through a curve has its mean slope only if the source is normally distributed.
     """
     histories = histories_of(ensemble)
     shift, variance = np.zeros((2, *np.shape(found.graph)))
-    for (i, j, a), bend in bends.items():
+    for (i, j, a), curvature in curvatures.items():
         inputs, values = inputs_of(found, i, j, a), histories[:, a, i]
         near = NEAR * values.std()
         ends = (moved(histories, inputs, i, a, values + side) for side in (near, -near))
-        above, below = (bend(z).mean(axis=0) for z in ends)
+        above, below = (curvature(z).mean(axis=0) for z in ends)
         slope = (above - below) / (2 * near) if near > 0 else 0 * above
-        shift[i, j, a], variance[i, j, a] = bend.of(slope)
+        shift[i, j, a], variance[i, j, a] = curvature.of(slope)
     return shift, variance
 
 

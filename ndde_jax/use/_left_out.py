@@ -1,7 +1,7 @@
 """The effects that a fitted drift omits, so that intervals include them.
 
-- Bends: if a bend is not worth its price, an effect is fitted by a straight line, also on halves of
-    the data. That does not mean that there is no bend.
+- Curvature: if it is not worth its price, an effect is fitted by a straight line, also on halves
+    of the data. That does not mean that there is none.
 - Delays between the candidate lags, which a drift reads at the nearest candidate.
 - The other reading of a record that may come from a map or a flow.
 - The bias of the estimator, which a parametric bootstrap shows on a known drift: the learned one.
@@ -38,18 +38,18 @@ from ._ensemble import (
 )
 from ._one_step import Quadrature, lead, samples_of
 
-# ---- bends ----
+# ---- curvature ----
 
 
-# Prior standard deviations of a bend over the data, as shares of that of the rate, with equal prior
-# probability. Smaller ones, or none, would smooth away real bends, and intervals would not include
-# bends of one or two standard errors.
+# Prior standard deviations of curvature over the data, as shares of that of the rate, with equal
+# prior probability. Smaller ones, or none, would smooth away real curvature, and intervals would
+# not include that of one or two standard errors.
 SIZES = (1 / 4, 1 / 2)
 # Of the mean square of columns, against rounding.
 TINY = 1e-9
 # Share of the distance of the outer knots above which two knots are distinct.
 APART = 1e-4
-# Points for the integral of the roughness of a bend.
+# Points for the integral of the roughness of curvature.
 POINTS = 200
 
 
@@ -99,41 +99,43 @@ def residuals_of(found: Any, ensemble: Ensemble) -> Left:
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Bend:
-    """The possible bend of an edge beyond its curve: a rate per coefficient, `[row bend]`.
+class Curvature:
+    """The possible curvature of an edge beyond its curve: a rate per term, `[row term]`.
 
-    - `basis`: basis of the inputs of the edge; `weight`: weights of its columns in each bend.
-    - `center`: what the centre explains; `adapts`: changes of its coefficients with each bend.
-    - `mean`, `covariance`: moments of the coefficients of the bends.
+    - `basis`: basis of the inputs of the edge; `weight`: weights of its columns in each term.
+    - `center`: what the centre explains; `adapts`: changes of its coefficients with each term.
+    - `mean`, `covariance`: moments of the coefficients of the terms.
     """
 
     basis: Basis
-    weight: Float[np.ndarray, "feature bend"]
+    weight: Float[np.ndarray, "feature term"]
     center: Center
-    adapts: Float[np.ndarray, "column bend"]
-    mean: Float[np.ndarray, "bend"]
-    covariance: Float[np.ndarray, "bend bend"]
+    adapts: Float[np.ndarray, "column term"]
+    mean: Float[np.ndarray, "term"]
+    covariance: Float[np.ndarray, "term term"]
 
-    def __call__(self, histories: np.ndarray) -> Float[np.ndarray, "row bend"]:
+    def __call__(self, histories: np.ndarray) -> Float[np.ndarray, "row term"]:
         """Return the rates for one unit of each coefficient."""
         center = np.asarray(self.center.basis(histories))[:, self.center.which]
         return np.asarray(self.basis(histories)) @ self.weight - center @ self.adapts
 
-    def of(self, values: Float[np.ndarray, "bend *point"]) -> tuple[Any, Any]:
+    def of(self, values: Float[np.ndarray, "term *point"]) -> tuple[Any, Any]:
         """Return the mean and variance of a quantity linear in the coefficients, `[*point]`, from
         its values for one unit of each.
         """
         return self.mean @ values, np.einsum("a...,ab,b...->...", values, self.covariance, values)
 
 
-def find_bend(left: Left, target: int, source: int, lags: Bool[np.ndarray, "lag"]) -> Bend:
-    """Return the possible bend of an edge, given the data.
+def find_curvature(
+    left: Left, target: int, source: int, lags: Bool[np.ndarray, "lag"]
+) -> Curvature:
+    """Return the possible curvature of an edge, given the data.
 
-    Coefficients of the bends of a restricted cubic spline are normal a priori, while the columns of
-    the centre adapt. Rough bends are less likely than smooth ones by the integral of their squared
-    second derivative, as in a smoothing spline (Wahba, *JRSS B* 45 (1983), 133). Their size is one
-    of `SIZES`, weighted by how well each explains the residuals. Errors are valid for changing
-    variances (White, 1982).
+    Coefficients of the curved terms of a restricted cubic spline are normal a priori, while the
+    columns of the centre adapt. Rough curves are less likely than smooth ones by the integral of
+    their squared second derivative, as in a smoothing spline (Wahba, *JRSS B* 45 (1983), 133).
+    Their size is one of `SIZES`, weighted by how well each explains the residuals. Errors are valid
+    for changing variances (White, 1982).
 
     - `lags`: lags at which the source is read for the edge.
     """
@@ -144,19 +146,19 @@ def find_bend(left: Left, target: int, source: int, lags: Bool[np.ndarray, "lag"
     for k, share in enumerate(_shares(center, residual, terms[:, 1::WIDTH])):
         line[1 + k * WIDTH] = share
         weight[2 + k * WIDTH : 1 + (k + 1) * WIDTH] = share * np.eye(WIDTH - 1)
-    # A straight line is no bend, whether the centre has one or not.
-    known, bends = np.column_stack([center.columns, terms @ line]), terms @ weight
-    fitted = np.linalg.lstsq(known, bends, rcond=None)[0]
+    # A straight line is no curvature, whether the centre has one or not.
+    known, curves = np.column_stack([center.columns, terms @ line]), terms @ weight
+    fitted = np.linalg.lstsq(known, curves, rcond=None)[0]
     *_, own = fitted
     posterior = np.zeros(WIDTH - 1), np.zeros((WIDTH - 1, WIDTH - 1))
     if _values(basis) > 2:
-        beyond, even = bends - known @ fitted, residual - residual.mean()
+        beyond, even = curves - known @ fitted, residual - residual.mean()
         posterior = _posterior(beyond, even, _roughness(basis), float(left.size[target]))
-    return Bend(basis, weight - np.outer(line, own), center, fitted[:-1], *posterior)
+    return Curvature(basis, weight - np.outer(line, own), center, fitted[:-1], *posterior)
 
 
 def _values(basis: Basis) -> int:
-    """Return the number of distinct knots of the first input: a two-valued variable has no bend."""
+    """Return the number of distinct knots of the first input; with two values, none is curved."""
     knots = np.asarray(basis.knots[0])
     return 1 + int(np.sum(np.diff(knots) > APART * (knots[-1] - knots[0])))
 
@@ -179,7 +181,7 @@ def _shares(
 
 
 def _roughness(basis: Basis) -> np.ndarray:
-    """Return integrals of products of second derivatives of the bends of the first input."""
+    """Return integrals of products of second derivatives of the curved terms of the first input."""
     knots = np.asarray(basis.knots[0])
     z = np.linspace(knots[0], knots[-1], POINTS)
     apart = z[1] - z[0]
@@ -193,9 +195,9 @@ def _held(gram: np.ndarray, share: float = TINY) -> np.ndarray:
 
 
 def _posterior(
-    columns: Float[np.ndarray, "row bend"],
+    columns: Float[np.ndarray, "row term"],
     residual: Float[np.ndarray, "row"],
-    roughness: Float[np.ndarray, "bend bend"],
+    roughness: Float[np.ndarray, "term term"],
     size: float,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the mean and the covariance of the coefficients of columns that explain a residual,
@@ -206,7 +208,7 @@ def _posterior(
     influence = columns * residual[:, None]
     error = _held(inverse @ (influence.T @ influence) @ inverse)
     prior = np.linalg.inv(roughness)
-    # The mean square of a bend over the data, per unit of the prior.
+    # The mean square of curvature over the data, per unit of the prior.
     square = np.einsum("na,ab,nb->", columns, prior, columns) / len(columns)
     means, spreads, nats = [], [], []
     for scale in (np.asarray(SIZES) * size) ** 2 / square:

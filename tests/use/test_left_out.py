@@ -21,7 +21,7 @@ from .small import discovery
 LAGS = (0, 1)
 
 
-def bent(seed, n=1200, size=0.3, noise=None):
+def curved(seed, n=1200, size=0.3, noise=None):
     """y[t+1] = y/2 + size · tanh(1.5 x[t−1]) + e: a curvature that is not worth its price."""
     rng, x = np.random.default_rng(seed), np.zeros((n, 2))
     spread = np.ones(n) if noise is None else noise(rng, n)
@@ -42,11 +42,11 @@ def mapped(x):
 
 @pytest.fixture(scope="module")
 def found():
-    return mapped(bent(4))
+    return mapped(curved(4))
 
 
 @pytest.mark.slow
-def test_a_curve_may_bend_where_the_drift_is_straight(found):
+def test_a_curve_is_possible_where_the_drift_is_straight(found):
     effects = found.effects()
     at, y, low, high = effects.curve("x", "y", 1, points=10)
     slope = np.diff(y) / np.diff(at)
@@ -62,7 +62,7 @@ def test_a_curve_may_bend_where_the_drift_is_straight(found):
 def test_a_mean_slope_is_not_that_of_a_line_through_rare_extremes():
     """A line is determined far out, where a saturating curve is flat."""
     spread = lambda rng, n: np.exp(rng.normal(size=n))  # noqa: E731
-    x = bent(1, n=3000, noise=spread)
+    x = curved(1, n=3000, noise=spread)
     effects = mapped(x).effects()
     truth = np.mean(0.45 / np.cosh(1.5 * x[:-2, 0]) ** 2)
     edge = (0, 1, 1)
@@ -70,7 +70,7 @@ def test_a_mean_slope_is_not_that_of_a_line_through_rare_extremes():
     assert effects.slope_low[edge] < truth < effects.slope_high[edge]
 
 
-def test_coefficients_of_bends_are_those_of_bayes():
+def test_coefficients_of_curvature_are_those_of_bayes():
     """Compared with joint normal distributions, averaged by their likelihoods."""
     rng, n = np.random.default_rng(2), 300
     columns = rng.normal(size=(n, 2))
@@ -109,7 +109,7 @@ def regressed(x, y):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("size", [0.0, 0.2, 0.3, 0.5])
-def test_bends_of_any_size_are_held_as_often_as_they_should(size):
+def test_curvature_of_any_size_is_held_as_often_as_it_should(size):
     """Also those of a standard error or two: priors of smaller curvature smoothed them away."""
     rng, inside = np.random.default_rng(7), []
     at = np.array([-1.0, 1.0])
@@ -117,20 +117,20 @@ def test_bends_of_any_size_are_held_as_often_as_they_should(size):
         x = 1.2 * rng.normal(size=500)
         y = size * np.tanh(1.5 * x) + rng.normal(size=500)
         line, left = regressed(x, y)
-        bend = _left_out.find_bend(left, 0, 0, np.ones(1, bool))
-        shift, variance = bend.of(np.diff(bend(at[:, None, None]), axis=0)[0])
+        curvature = _left_out.find_curvature(left, 0, 0, np.ones(1, bool))
+        shift, variance = curvature.of(np.diff(curvature(at[:, None, None]), axis=0)[0])
         variance += (np.ptp(at) * np.std(y) / np.std(x)) ** 2 / 500
         change = np.ptp(at) * line[1] + shift
         inside.append(abs(change - np.ptp(size * np.tanh(1.5 * at))) < Z_90 * np.sqrt(variance))
     assert 0.83 < np.mean(inside) < 0.97
 
 
-def test_a_variable_of_two_values_has_no_bend():
+def test_a_variable_of_two_values_has_no_curvature():
     rng = np.random.default_rng(3)
     x = (rng.normal(size=300) > 0).astype(float)
     _, left = regressed(x, 0.5 * x + rng.normal(size=300))
-    bend = _left_out.find_bend(left, 0, 0, np.ones(1, bool))
-    assert not bend.covariance.any() and not bend.mean.any()
+    curvature = _left_out.find_curvature(left, 0, 0, np.ones(1, bool))
+    assert not curvature.covariance.any() and not curvature.mean.any()
 
 
 def test_an_interval_of_two_readings_is_that_of_their_mixture():
