@@ -545,7 +545,7 @@ def _search(
         if partial:
             screened = with_partial(screened, samples)
         screened = variance_weighted(screened) if whole is None else screened
-        choices = choices if screened.calm is None else (*choices, VARIANCE_WEIGHTED)
+        choices = choices if screened.inverse_variance is None else (*choices, VARIANCE_WEIGHTED)
         windows = screened.windows
         screened = with_samples(screened, samples, recipe, reading, events is not None)
         if whole is not None:

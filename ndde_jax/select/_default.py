@@ -415,7 +415,7 @@ def _with_map_inputs(
     for all inputs of a target or for none.
     """
     found = flat_inputs(readings.map_graph)
-    if screened.data.partial is not None or screened.calm is not None:
+    if screened.data.partial is not None or screened.inverse_variance is not None:
         return [
             _better_as_map(screened, own, mask)
             for own, mask in zip(regressions, found, strict=True)

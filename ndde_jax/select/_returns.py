@@ -51,10 +51,10 @@ def variance_weighted(screened: Screened) -> Screened:
     )
     if variance is None:
         return screened
-    calm = weight.copy()
-    calm[used] /= variance
-    calm *= used.sum() / calm.sum()
-    return Screened(screened.windows, screened.steps, screened.readings, calm=calm)
+    inverse = weight.copy()
+    inverse[used] /= variance
+    inverse *= used.sum() / inverse.sum()
+    return Screened(screened.windows, screened.steps, screened.readings, inverse_variance=inverse)
 
 
 def correlation_of_neighbours(windows: Windows) -> Float[np.ndarray, " variable"]:

@@ -38,8 +38,8 @@ class Screened:
     It also contains what is known about the samples: `steps`, from which windows halfway through
     steps are made; `readings`, the comparison of the record as a map and as a flow; `errors`, the
     variances of measurement errors; `record`, the samples between the candidate lags, if delays may
-    lie there; and `calm`, the weights of windows whose noise variance changes. `whole` is the
-    record that the windows are a part of, if it does not fit into memory.
+    lie there; and `inverse_variance`, the weights of windows whose noise variance changes. `whole`
+    is the record that the windows are a part of, if it does not fit into memory.
     """
 
     def __init__(
@@ -49,10 +49,10 @@ class Screened:
         readings: Readings | None = None,
         errors: Float[np.ndarray, " dim"] | None = None,
         record: Record | None = None,
-        calm: Float[np.ndarray, " window"] | None = None,
+        inverse_variance: Float[np.ndarray, " window"] | None = None,
     ):
         self.windows, self.steps, self.readings = windows, steps, readings
-        self.errors, self.record, self.calm = errors, record, calm
+        self.errors, self.record, self.inverse_variance = errors, record, inverse_variance
         self.whole: Any = None
         self.summed: Summed | None = None
 
@@ -83,7 +83,7 @@ class Screened:
     @functools.cached_property
     def data(self) -> KnownData:
         data = KnownData(self.windows)
-        return data if self.calm is None else data.weighing(self.calm)
+        return data if self.inverse_variance is None else data.weighing(self.inverse_variance)
 
     @functools.cached_property
     def exact(self) -> bool:

@@ -119,17 +119,17 @@ def test_windows_count_by_how_calm_their_time_is():
     x, variance = volatile(3)
     windows = ndde.lagged_windows(x, dt=1.0, lags=(0, 1), scheme="euler")
     readings = Readings(np.zeros(8), *np.zeros((2, 8, 8, 2), bool), np.zeros(8))
-    calm = variance_weighted(Screened(windows, readings=readings)).calm
+    weight = variance_weighted(Screened(windows, readings=readings)).inverse_variance
     place = np.asarray(windows.position).astype(int) + 1
-    assert np.corrcoef(np.log(calm), -np.log(variance[place]))[0, 1] > 0.85
-    assert calm.sum() == pytest.approx(len(calm))
+    assert np.corrcoef(np.log(weight), -np.log(variance[place]))[0, 1] > 0.85
+    assert weight.sum() == pytest.approx(len(weight))
     # Lasting values get equal weights, however their variance changes, and so does the part that
     # inputs explain.
     lasting = ndde.lagged_windows(np.cumsum(x, axis=0), dt=1.0, lags=(0, 1), scheme="euler")
-    assert variance_weighted(Screened(lasting, readings=readings)).calm is None
+    assert variance_weighted(Screened(lasting, readings=readings)).inverse_variance is None
     driven = np.stack([np.roll(x[:, 0], k) for k in range(8)], axis=1)
     driven = ndde.lagged_windows(driven, dt=1.0, lags=(0, 1), scheme="euler")
-    assert variance_weighted(Screened(driven, readings=readings)).calm is None
+    assert variance_weighted(Screened(driven, readings=readings)).inverse_variance is None
 
 
 def test_a_network_is_compared_in_the_units_of_weighted_windows():
@@ -142,7 +142,7 @@ def test_a_network_is_compared_in_the_units_of_weighted_windows():
     mask = np.zeros(16, bool)
     mask[[0, 7]] = True
     own, weight = screened.fit(0, mask), screened.data.weight
-    assert own.linear and screened.calm is not None
+    assert own.linear and screened.inverse_variance is not None
     columns = np.column_stack([np.ones(len(weight)), screened.data.inputs[:, mask]])
     y, root = screened.data.outputs[:, 0], np.sqrt(weight)
     slopes = np.linalg.lstsq(root[:, None] * columns, root * y, rcond=None)[0]
