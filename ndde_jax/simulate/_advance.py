@@ -146,10 +146,10 @@ def _finish(problem, ys, plan, end=None):
     if "milstein" in problem.rule and callable(problem.sigma):
         crossed = problem.crossed(ys[0]) | problem.crossed(ys[n])
         status = PathStatus.where(crossed, PathStatus.crossed, status)
-    stray = problem.delays.stray
-    if stray is not None:
-        ys = ys + stray
-        status = PathStatus.where(jnp.isfinite(stray), status, PathStatus.outside)
+    out_of_bounds = problem.delays.out_of_bounds
+    if out_of_bounds is not None:
+        ys = ys + out_of_bounds
+        status = PathStatus.where(jnp.isfinite(out_of_bounds), status, PathStatus.outside)
     return Path(ts, ys, status)
 
 

@@ -153,8 +153,8 @@ def _spectrum(problem: Problem, tableau: Tableau, k, block, n_transient, n_block
     error = jnp.std(means / (block * problem.dt), axis=0, ddof=1) / jnp.sqrt(1.0 * BATCHES)
     order = jnp.argsort(-exponents)
     exponents, error = exponents[order], error[order].astype(exponents.dtype)
-    if problem.delays.stray is not None:
-        exponents = exponents + problem.delays.stray
+    if problem.delays.out_of_bounds is not None:
+        exponents = exponents + problem.delays.out_of_bounds
     # A direction that shrinks this much between two orthogonalisations is rounding.
     digits = math.log(DIGITS * float(jnp.finfo(exponents.dtype).eps))
     lost = exponents < exponents[0] + digits / (block * problem.dt)

@@ -46,7 +46,7 @@ class Delays(eqx.Module):
     - `steps`: τ/dt, a differentiable leaf.
     - `shortest`, `longest`: whole numbers of steps that enclose all delays.
     - `on_grid`: whether every delay is known to be a whole number of steps.
-    - `stray`: 0, or NaN if a delay lies outside the given bounds; None if none can.
+    - `out_of_bounds`: 0, or NaN if a delay lies outside the given bounds; None if none can.
         Delays outside are set to a bound, so that lagged values stay finite.
     - `moved`: whether derivatives with respect to the delays may be taken.
     """
@@ -55,7 +55,7 @@ class Delays(eqx.Module):
     shortest: int = eqx.field(static=True)
     longest: int = eqx.field(static=True)
     on_grid: bool = eqx.field(static=True)
-    stray: Float[Array, ""] | None = None
+    out_of_bounds: Float[Array, ""] | None = None
     moved: bool = eqx.field(static=True, default=True)
 
     @property
@@ -108,7 +108,7 @@ def read_delays(
         raise ValueError(f"{name} must be positive and finite; got {known}.")
     if lags.shape[0] == 0:
         return Delays(lags, 1, 0, True), 1
-    steps, stray, close = lags / dt, None, tolerance(dtype)
+    steps, out_of_bounds, close = lags / dt, None, tolerance(dtype)
     if bounds is None:
         if known is None:
             raise ValueError(
@@ -123,7 +123,7 @@ def read_delays(
         if both.shape != (2,) or both.dtype.kind not in "iuf" or not 0 < both[0] <= both[1]:
             raise argument_error(limits, "two numbers, 0 < shortest <= longest", bounds)
         on_grid = False
-        steps, stray = _held_within(lags, known, bounds, dt, name, limits)
+        steps, out_of_bounds = _held_within(lags, known, bounds, dt, name, limits)
         low, high = (float(bound) / float(dt) for bound in bounds)
     if not math.isfinite(high) or low <= 0:
         raise argument_error(limits, "finite", bounds)
@@ -145,11 +145,11 @@ def read_delays(
     if few_sizes:
         longest = round_size(math.floor(high * (1 + close)) + 1)
         shortest = round_size(shortest, up=False)
-    return Delays(steps, shortest, longest, on_grid, stray), needed
+    return Delays(steps, shortest, longest, on_grid, out_of_bounds), needed
 
 
 def _held_within(lags, known, bounds, dt, name: str, limits: str):
-    """Return delays in steps, those outside the bounds set to a bound; and `stray` of `Delays`."""
+    """Return delays in steps, set to a bound if outside, and `out_of_bounds` of `Delays`."""
     close = tolerance(lags.dtype)
     low, high = float(bounds[0]) * (1 - close), float(bounds[1]) * (1 + close)
     if known is not None:

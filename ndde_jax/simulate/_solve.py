@@ -278,8 +278,8 @@ def log_density(
         sigma = jnp.asarray(sigma, states.dtype)
     drop_programs_if_many(problem, states, sigma)
     total = _density(problem.without_past, states, sigma)
-    stray = problem.delays.stray
-    return total if stray is None else total + stray
+    out_of_bounds = problem.delays.out_of_bounds
+    return total if out_of_bounds is None else total + out_of_bounds
 
 
 # One program: otherwise each operation would be compiled separately.

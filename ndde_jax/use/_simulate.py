@@ -344,7 +344,7 @@ def learned_paths(
     change = jax.tree.map(lambda a: to_jax(a, dtype) if a.dtype.kind == "f" else a, change)
     steps = make_steps(found, ensemble, change, which, len(start))
     parts: list[Any] = []
-    stray: Any = jnp.zeros(start.shape[1], bool)
+    diverged: Any = jnp.zeros(start.shape[1], bool)
     with _bar(n_steps, *start.shape[1:]) as bar:
         for begin in range(0, n_steps, PART):
             n = min(PART, n_steps - begin)
@@ -352,13 +352,13 @@ def learned_paths(
             drawn = _drawn(keys[0], rows, (n, start.shape[1]))
             steps = eqx.tree_at(lambda s: s.begin, steps, jnp.asarray(begin))
             part, gone, start = simulate(steps, start, drawn)
-            part, stray = jnp.moveaxis(part, 0, 1), stray | gone
+            part, diverged = jnp.moveaxis(part, 0, 1), diverged | gone
             if np.any(ensemble.noise.error > 0):
                 part = _with_error(part, error, keys[1], held[begin + 1 : begin + n + 1])
             parts.append(part if is_traced(part) else np.asarray(part, np.float64))
             bar.update(n)
     xp = namespace_of(parts)
-    return (parts[0] if len(parts) == 1 else xp.concatenate(parts, axis=1)), stray
+    return (parts[0] if len(parts) == 1 else xp.concatenate(parts, axis=1)), diverged
 
 
 def check_memory(steps: int, paths: int, dim: int) -> None:
