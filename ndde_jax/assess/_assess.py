@@ -91,7 +91,7 @@ LIKELY, UNDRIVEN = 0.05, 0.25
 NOT_KEPT = 0.5
 # The factor for pairs that an unobserved variable seems to drive. On twenty records of the world's
 # `hidden` family, a quarter and a tenth rank as well.
-UNSEEN = 0.5
+CONFOUNDED = 0.5
 # The false discovery rate below which a source may drive a target although no edge is kept. Chosen
 # by inspecting rankings of the world's benchmarks: at .05 two plants rank lower.
 FALSE_DISCOVERIES = 1e-3
@@ -272,7 +272,7 @@ class Relations:
         shared *= np.clip(np.nan_to_num(risk), 0, 1)[None]
         odds = 1 / (1 + np.exp(-np.clip(self.forward, -50, 50)))
         ranking = lagged + np.where(alone, shared * odds, 0)
-        return np.where(self.confounded & (ranking > 0), UNSEEN * ranking, ranking)
+        return np.where(self.confounded & (ranking > 0), CONFOUNDED * ranking, ranking)
 
     def of_inputs(self, inputs: Bool[np.ndarray, " source"]) -> "Relations":
         """Return the relations if some variables are known inputs: no unobserved variable drives an

@@ -254,7 +254,7 @@ def _outside(inputs, graph, left):
 # Error rate of a whole record: all tests of all kept links together (Bonferroni).
 ERROR = 0.01
 # Number of earlier steps whose innovations of a source, or of its target, are tested.
-NEWS = 4
+INNOVATIONS = 4
 # Smallest share of a link's strength that such a sign must explain: smaller signs change hardly any
 # edge, and long records show every imperfection of a drift. Simulated drivers that a thousand
 # samples reveal give .12 and more.
@@ -283,15 +283,16 @@ class Signs(NamedTuple):
 
     - `older`: the source's older past and its earlier inputs explain the target although the source
         is given, as through a collider.
-    - `news`: the source's innovations do. `large`: only large innovations do, as those of bursts.
-    - `back`: innovations of the target predict the source, which it does not drive.
+    - `innovations`: the source's innovations do. `large_innovations`: only large ones do, as those
+        of bursts.
+    - `reverse`: innovations of the target predict the source, which it does not drive.
     - `inputs`, `itself`: the source has no full effect where its inputs, or its own past, move it.
     """
 
     older: Any
-    news: Any
-    large: Any
-    back: Any
+    innovations: Any
+    large_innovations: Any
+    reverse: Any
     inputs: Any
     itself: Any
 
@@ -399,7 +400,7 @@ def _deviations(products: Column) -> float:
     return float(products.sum() / max(np.linalg.norm(products), 1e-300))
 
 
-class Unseen(NamedTuple):
+class HiddenDriverEvidence(NamedTuple):
     """The evidence from kept links about unobserved variables, `[source target]`.
 
     - `signs`: p-values of the signs that an unobserved variable drives both.
@@ -433,7 +434,7 @@ class Unseen(NamedTuple):
 
 def hidden_driver_tests(
     inputs: Inputs, graph: KnownGraph, left: PerRow, mistaken: Bool[np.ndarray, "dim"]
-) -> Unseen:
+) -> HiddenDriverEvidence:
     """Return tests of every kept link between different variables; `left` are the residuals of the
     rates.
 
@@ -443,14 +444,18 @@ def hidden_driver_tests(
     """
     dim = len(graph)
     links = [(int(i), int(j)) for i, j in np.argwhere(graph.any(axis=2)) if i != j]
-    found = Unseen(Signs(*np.full((6, dim, dim), np.nan)), np.full((dim, dim), np.nan))
+    found = HiddenDriverEvidence(
+        Signs(*np.full((6, dim, dim), np.nan)), np.full((dim, dim), np.nan)
+    )
     noisy = noisy_rates(inputs, left)
     beside = [given_columns(inputs, graph, j, own=True) for j in range(dim)]
     for i, j in links:
         if noisy[i] and noisy[j] and np.isfinite(left[:, [i, j]]).all():
             one = _link(inputs, graph, left, beside, i, j)
             if mistaken[i] or mistaken[j]:
-                nothing = dict.fromkeys(("older", "news", "large", "back"), np.nan)
+                nothing = dict.fromkeys(
+                    ("older", "innovations", "large_innovations", "reverse"), np.nan
+                )
                 one = one._replace(signs=one.signs._replace(**nothing))
             for every, p in zip(found.signs, one.signs, strict=True):
                 every[i, j] = np.minimum(p * len(found.signs) * len(links), 1.0)
@@ -458,13 +463,13 @@ def hidden_driver_tests(
     return found
 
 
-def _link(inputs, graph, left, beside, i: int, j: int) -> Unseen:
+def _link(inputs, graph, left, beside, i: int, j: int) -> HiddenDriverEvidence:
     """Return the evidence from one link, as numbers; `beside` are the given columns by target."""
     rows = inputs.rows
     step, lags = rows.step, np.asarray(rows.lags)
     kept = lags[graph[i, j]]
     first, last = int(kept.min()), int(kept.max())
-    steps = [first + step * m for m in range(1, NEWS + 1)]
+    steps = [first + step * m for m in range(1, INNOVATIONS + 1)]
     beyond = [int(lags[-1]) + step * m for m in (1, 2)]
     parents = [last + step, last + 2 * step]
     places = {shift: rows.before(shift) for shift in {*steps, *beyond, *parents}}
@@ -475,7 +480,7 @@ def _link(inputs, graph, left, beside, i: int, j: int) -> Unseen:
     near_columns = [inputs.line[:, near, i], *(inputs.bend[:, a, i] for a in near)]
     given = np.concatenate([given, *near_columns, saturating(inputs, graph[:, j])], axis=1)
     if n < 3 * (given.shape[1] + 10):
-        return Unseen(Signs(*[1.0] * len(Signs._fields)), -np.inf)
+        return HiddenDriverEvidence(Signs(*[1.0] * len(Signs._fields)), -np.inf)
     rate = rows.rates[there, j]
 
     past = np.flatnonzero(lags > last + step)
@@ -483,37 +488,37 @@ def _link(inputs, graph, left, beside, i: int, j: int) -> Unseen:
     older += [inputs.line[places[shift], 0, i][:, None] for shift in beyond]
     for s, a in np.argwhere(graph[:, i]):
         older += [inputs.line[places[shift], a, s][:, None] for shift in parents]
-    news = np.stack([left[places[shift], i] for shift in steps], axis=1)
+    innovations = np.stack([left[places[shift], i] for shift in steps], axis=1)
     large = _beyond_two(left[:, i])
     large = np.stack([large[places[shift]] for shift in steps[:-1]], axis=1)
     given = given[there]
     signs = [
         group_test(rate, columns[there], given)
-        for columns in (np.concatenate(older, axis=1), news, large)
+        for columns in (np.concatenate(older, axis=1), innovations, large)
     ]
-    back = [rows.before(step * m) for m in range(1, NEWS + 1)]
-    there = np.all([place >= 0 for place in back], axis=0)
-    news = np.stack([left[place, j] for place in back], axis=1)
+    before = [rows.before(step * m) for m in range(1, INNOVATIONS + 1)]
+    there = np.all([place >= 0 for place in before], axis=0)
+    innovations = np.stack([left[place, j] for place in before], axis=1)
     given = np.concatenate([beside[i], saturating(inputs, graph[:, i])], axis=1)
-    signs.append(group_test(rows.rates[there, i], news[there], given[there]))
+    signs.append(group_test(rows.rates[there, i], innovations[there], given[there]))
     worth = _worth(inputs, graph, i, j)
     # Both are shares of the residual given the other inputs.
     told = [sign.share * (1 - worth) >= WORTH * worth for sign in signs]
-    older, news, large, back = (
+    older, innovations, large, reverse = (
         float(sign.p) if clear else 1.0 for sign, clear in zip(signs, told, strict=True)
     )
     by_inputs, by_itself = _by_inputs(inputs, graph, i, j), _by_itself(inputs, graph, i, j)
     moved = by_inputs.p(max(CAUSED, 2 * by_inputs.error))
     itself = _own_past_p_value(inputs, graph, i, j, by_itself)
     if graph[j, i].any():
-        back = 1.0  # innovations of the link back are tested with that link
+        reverse = 1.0  # innovations of the link back are tested with that link
     unknown = _moved_by_unknown(rows, graph, i, j)
     instruments = [by_inputs] if unknown else [by_inputs, by_itself]
     off = [one.off for one in instruments if one.strength > STRONG]
     if off and max(off) < FULL:
-        older = news = large = 1.0
+        older = innovations = large = 1.0
     told = max(one.told for one in instruments)
-    return Unseen(Signs(older, news, large, back, moved, itself), told)
+    return HiddenDriverEvidence(Signs(older, innovations, large, reverse, moved, itself), told)
 
 
 # Steps within which the own past, given the present, shows where a continuous path is going.
@@ -555,11 +560,11 @@ def _worth(inputs, graph, i: int, j: int) -> float:
     return float(group_test(rate, columns, given).share)
 
 
-def _beyond_two(news: Column) -> Column:
+def _beyond_two(innovations: Column) -> Column:
     """Return the part beyond two robust standard deviations, up to ten."""
-    low, high = np.quantile(news, [0.25, 0.75])
+    low, high = np.quantile(innovations, [0.25, 0.75])
     spread = (high - low) / 1.349
-    return np.sign(news) * np.clip(np.abs(news) - 2 * spread, 0, 8 * spread)
+    return np.sign(innovations) * np.clip(np.abs(innovations) - 2 * spread, 0, 8 * spread)
 
 
 class _Instrumented(NamedTuple):

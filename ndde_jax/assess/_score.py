@@ -564,25 +564,26 @@ def edge_p_values(
         made -= made.mean(axis=2, keepdims=True)
         test = np.ascontiguousarray(inputs.test[there, a].transpose(1, 2, 0))
         test -= test.mean(axis=2, keepdims=True)
-        news = np.stack([residuals_of(x, m.T) for x, m in zip(test[:, 0], made, strict=True)])
+        pairs = zip(test[:, 0], made, strict=True)
+        innovations = np.stack([residuals_of(x, m.T) for x, m in pairs])
         common = inputs.line[:, a] @ factors
         for j in range(dim):
             beside = np.concatenate([given[j], common], axis=1)
             if len(beside) > ROWS * (beside.shape[1] + widest):
-                every = _with_product(test, news, inputs.test[there, 0, j, 0])
+                every = _with_product(test, innovations, inputs.test[there, 0, j, 0])
                 p[:, j, a] = source_tests(rows.rates[there, j], every, made, beside[there]).p
     return np.where(rows.allowed, kept_p_values(inputs, graph, p), np.nan)
 
 
 def _with_product(
     columns: Float[np.ndarray, "*source column row"],
-    news: Float[np.ndarray, "*source row"],
+    innovations: Float[np.ndarray, "*source row"],
     own: Column,
 ) -> Float[np.ndarray, "*source one_more row"]:
     """Return the tested columns of sources, and products of their innovations, which the past does
     not predict, with a target's own state.
     """
-    product = (news * (own - own.mean()))[..., None, :]
+    product = (innovations * (own - own.mean()))[..., None, :]
     product -= product.mean(axis=-1, keepdims=True)
     return np.concatenate([columns, product], axis=-2)
 
@@ -608,7 +609,7 @@ def kept_p_values(inputs: Inputs, graph: KnownGraph, p: KnownScores) -> KnownSco
         if len(beside) > ROWS * (beside.shape[1] + 10):
             tested = inputs.test[there, a, i]
             if i != j:
-                news = residuals_of(tested[:, 0], past[there])
-                tested = _with_product(tested.T, news, inputs.test[there, 0, j, 0]).T
+                innovations = residuals_of(tested[:, 0], past[there])
+                tested = _with_product(tested.T, innovations, inputs.test[there, 0, j, 0]).T
             p[i, j, a] = group_test(rows.rates[there, j], tested, beside).p
     return p
