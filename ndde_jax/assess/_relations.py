@@ -16,7 +16,7 @@ from .._types import KnownGraph, Pairs, Square, divisor
 from ..regression._design import knots_of, spline_terms
 from ..regression._missing import Normal, fit_normal
 from ..regression._search import WINDOWS_PER_COLUMN
-from ._rivals import together, touching
+from ._rivals import adjacent_lags, join_adjacent
 from ._score import (
     NOISE,
     OWN_PAST,
@@ -970,13 +970,13 @@ def unconfirmed(inputs: Inputs, graph: KnownGraph, required: KnownGraph) -> Know
     """
     rows = inputs.rows
     plain, p, most = np.full((3, *graph.shape), np.nan)
-    beside = touching(graph, rows.lags)
+    adjacent = adjacent_lags(graph, rows.lags)
     for j in range(rows.dim):
         multiplied = multiplies(inputs, j, graph[:, j])
         used = rows.counting(j, graph[:, j])
         left = residuals_of(rows.rates[used, j], kept_columns(inputs, graph[:, j], own=j)[used])
         drift = drift_beyond(rows, j, left, used)
-        for i, places in together(graph[:, j], beside[:, j]):
+        for i, places in join_adjacent(graph[:, j], adjacent[:, j]):
             if i == j or required[i, j, places].any():
                 continue
             others = graph[:, j].copy()

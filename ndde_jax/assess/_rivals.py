@@ -71,12 +71,12 @@ def rivals(inputs: Inputs, graph: KnownGraph, required: KnownGraph) -> Rivals:
         plain = np.concatenate([plain, inputs.bend], axis=-1)
     plain = _unit(np.moveaxis(plain, 0, -1))  # [lag source column row]
     plain_grams = np.einsum("asmn,askn->asmk", plain, plain, optimize=True)
-    beside = touching(graph, rows.lags)
+    adjacent = adjacent_lags(graph, rows.lags)
     for j in np.flatnonzero((graph & ~required).any(axis=(0, 2))).tolist():
         possible = rows.allowed[:, j] & ~graph[:, j]
         if not possible.any():
             continue
-        groups = together(graph[:, j], beside[:, j])
+        groups = join_adjacent(graph[:, j], adjacent[:, j])
         rate, total = rows.rates[:, j], float(rows.rates[:, j] @ rows.rates[:, j])
         # Columns of the kept inputs and of every candidate, with the groups they belong to.
         kept = np.concatenate([plain[a, i] for i, lags in groups for a in lags])
@@ -178,7 +178,7 @@ def _unit(columns: Float[np.ndarray, "*any row"]) -> Float[np.ndarray, "*any row
     return np.ascontiguousarray(columns / np.where(size > 0, size, np.inf)[..., None])
 
 
-def touching(graph: KnownGraph, lags: tuple[int, ...]) -> KnownGraph:
+def adjacent_lags(graph: KnownGraph, lags: tuple[int, ...]) -> KnownGraph:
     """Return the edges of a source one candidate lag after another edge of it: a delay may lie
     between the two, or one is a proxy. None with fewer than three candidate lags.
     """
@@ -192,13 +192,13 @@ def touching(graph: KnownGraph, lags: tuple[int, ...]) -> KnownGraph:
     return found
 
 
-def together(kept: SourceLags, beside: SourceLags) -> list[tuple[int, list[int]]]:
-    """Return the kept inputs of a target, joining those `beside` the previous one: if a delay lies
-    between them, neither explains much without the other.
+def join_adjacent(kept: SourceLags, adjacent: SourceLags) -> list[tuple[int, list[int]]]:
+    """Return the kept inputs of a target, joining those `adjacent` to the previous one: if a delay
+    lies between them, neither explains much without the other.
     """
     groups: list[tuple[int, list[int]]] = []
     for i, a in np.argwhere(kept).tolist():
-        if beside[i, a]:
+        if adjacent[i, a]:
             groups[-1][1].append(a)
         else:
             groups.append((i, [a]))

@@ -11,7 +11,7 @@ from jaxtyping import Bool, Float, Int
 from .._types import KnownGraph, Pairs, to_jax
 from .._wording import amount, listed, percent, time_span
 from ..assess._assess import Relations, relations
-from ..assess._rivals import touching
+from ..assess._rivals import adjacent_lags
 from ..assess._score import drift_of
 from ..models._model import AbstractDelayModel
 from ..samples._factors import factor_nats, proportional
@@ -248,7 +248,7 @@ class GraphEvidence:
         """
         one_delay = np.zeros_like(self.kept)
         one_delay[..., 1:] = self.delays[..., 1:] == self.delays[..., :-1]
-        return touching(self.graph, self.lags) & self.kept & ~one_delay
+        return adjacent_lags(self.graph, self.lags) & self.kept & ~one_delay
 
     @functools.cached_property
     def replaceable(self) -> KnownGraph:

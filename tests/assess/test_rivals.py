@@ -7,7 +7,7 @@ import pytest
 
 import ndde_jax as ndde
 from benchmarks.world import generators
-from ndde_jax.assess._rivals import BLOCKS, BOUND, rivals, together, touching
+from ndde_jax.assess._rivals import BLOCKS, BOUND, adjacent_lags, join_adjacent, rivals
 from ndde_jax.assess._score import read_inputs, rows_of
 
 DIM, LAGS = 3, (0, 1)
@@ -97,9 +97,9 @@ def test_lags_next_to_each_other_are_replaced_together(case):
     alone = rivals(inputs, graph, np.zeros_like(graph))
     np.testing.assert_allclose(alone.cost[0, 1], [cheapest([(0, a)]) for a in (0, 1)], atol=1e-9)
     three = inputs._replace(rows=inputs.rows._replace(lags=(0, 1, 2)))
-    beside = touching(graph, (0, 1, 2))
+    adjacent = adjacent_lags(graph, (0, 1, 2))
     # Decay and a slightly later feedback are two effects.
-    assert together(graph[:, 1], beside[:, 1]) == [(0, [0, 1]), (1, [0]), (1, [1])]
+    assert join_adjacent(graph[:, 1], adjacent[:, 1]) == [(0, [0, 1]), (1, [0]), (1, [1])]
     found = rivals(three, graph, np.zeros_like(graph))
     np.testing.assert_allclose(found.cost[0, 1], cheapest([(0, 0), (0, 1)]), atol=1e-9)
     assert np.isinf(found.lag_cost[0, 1]).all()  # no other lag remains
