@@ -258,7 +258,7 @@ INNOVATIONS = 4
 # Smallest share of a link's strength that such a sign must explain: smaller signs change hardly any
 # edge, and long records show every imperfection of a drift. Simulated drivers that a thousand
 # samples reveal give .12 and more.
-WORTH = 0.1
+SIGN_SHARE = 0.1
 # Scales at which a given input saturates, in inverse standard deviations.
 BENDS = (0.75, 1.5, 3.0)
 # Share of the effect of a link, where instruments move its source, below which the source is no
@@ -501,11 +501,11 @@ def _link(inputs, graph, left, beside, i: int, j: int) -> HiddenDriverEvidence:
     innovations = np.stack([left[place, j] for place in before], axis=1)
     given = np.concatenate([beside[i], saturating(inputs, graph[:, i])], axis=1)
     signs.append(group_test(rows.rates[there, i], innovations[there], given[there]))
-    worth = _worth(inputs, graph, i, j)
+    share = _explained_share(inputs, graph, i, j)
     # Both are shares of the residual given the other inputs.
-    told = [sign.share * (1 - worth) >= WORTH * worth for sign in signs]
+    large_enough = [sign.share * (1 - share) >= SIGN_SHARE * share for sign in signs]
     older, innovations, large, reverse = (
-        float(sign.p) if clear else 1.0 for sign, clear in zip(signs, told, strict=True)
+        float(sign.p) if clear else 1.0 for sign, clear in zip(signs, large_enough, strict=True)
     )
     by_inputs, by_itself = _by_inputs(inputs, graph, i, j), _by_itself(inputs, graph, i, j)
     moved = by_inputs.p(max(CAUSED, 2 * by_inputs.error))
@@ -514,11 +514,11 @@ def _link(inputs, graph, left, beside, i: int, j: int) -> HiddenDriverEvidence:
         reverse = 1.0  # innovations of the link back are tested with that link
     unknown = _moved_by_unknown(rows, graph, i, j)
     instruments = [by_inputs] if unknown else [by_inputs, by_itself]
-    off = [one.off for one in instruments if one.strength > STRONG]
-    if off and max(off) < FULL:
+    deviations = [one.largest_deviation for one in instruments if one.strength > STRONG]
+    if deviations and max(deviations) < FULL:
         older = innovations = large = 1.0
-    told = max(one.told for one in instruments)
-    return HiddenDriverEvidence(Signs(older, innovations, large, reverse, moved, itself), told)
+    follows = max(one.follows for one in instruments)
+    return HiddenDriverEvidence(Signs(older, innovations, large, reverse, moved, itself), follows)
 
 
 # Steps within which the own past, given the present, shows where a continuous path is going.
@@ -545,7 +545,7 @@ def saturating(inputs: Inputs, kept: SourceLags) -> Columns:
     return np.concatenate([np.tanh(bend * line) for bend in BENDS], axis=1)
 
 
-def _worth(inputs, graph, i: int, j: int) -> float:
+def _explained_share(inputs, graph, i: int, j: int) -> float:
     """Return the share of a rate's residual, given the other inputs, that a source explains, with
     the fitted drift where polynomials do not describe its effect.
     """
@@ -567,7 +567,7 @@ def _beyond_two(innovations: Column) -> Column:
     return np.sign(innovations) * np.clip(np.abs(innovations) - 2 * spread, 0, 8 * spread)
 
 
-class _Instrumented(NamedTuple):
+class _InstrumentalEffect(NamedTuple):
     """The share `slope` of an effect that remains where instruments move its source, its robust
     standard `error`, and the `strength` of the instruments, an F statistic.
     """
@@ -582,31 +582,31 @@ class _Instrumented(NamedTuple):
         """
         from scipy.special import ndtr  # takes a moment to import
 
-        told = self.strength > STRONG and abs(self.slope) < most
-        return float(ndtr((self.slope - 1) / self.error)) if told else 1.0
+        clear = self.strength > STRONG and abs(self.slope) < most
+        return float(ndtr((self.slope - 1) / self.error)) if clear else 1.0
 
     @property
-    def off(self) -> float:
+    def largest_deviation(self) -> float:
         """The largest plausible distance of the share from one: two standard errors more."""
         return abs(self.slope - 1) + 2 * self.error
 
     @property
-    def told(self) -> float:
+    def follows(self) -> float:
         """The share; minus infinity if instruments are weak."""
         return self.slope if self.strength > STRONG else -np.inf
 
 
 # The result without information.
-_NOTHING = _Instrumented(1.0, np.inf, 0.0)
+_NO_INSTRUMENT = _InstrumentalEffect(1.0, np.inf, 0.0)
 
 
-def _by_inputs(inputs, graph, i: int, j: int) -> _Instrumented:
+def _by_inputs(inputs, graph, i: int, j: int) -> _InstrumentalEffect:
     """Return how much of the effect of a source remains where other variables move it."""
     moving = [(s, m) for s, m in np.argwhere(graph[:, i]).tolist() if s not in (i, j)]
     return _instrumented_effect(inputs, graph, i, j, np.flatnonzero(graph[i, j]).tolist(), moving)
 
 
-def _by_itself(inputs, graph, i: int, j: int) -> _Instrumented:
+def _by_itself(inputs, graph, i: int, j: int) -> _InstrumentalEffect:
     """Return how much of the effect of a source at its first lag remains where its own past moves
     it; on a continuous path, whose level persists, also without a link from its own past.
     """
@@ -617,7 +617,7 @@ def _by_itself(inputs, graph, i: int, j: int) -> _Instrumented:
     )
 
 
-def _own_past_p_value(inputs, graph, i: int, j: int, found: _Instrumented) -> float:
+def _own_past_p_value(inputs, graph, i: int, j: int, found: _InstrumentalEffect) -> float:
     """Return the p-value of a source having its effect where its own past moves it. It is 1 if no
     other lag cancels that effect, or if the target may follow changes of the source, as a driven
     variable can.
@@ -641,7 +641,7 @@ def _instrumented_effect(
     j: int,
     acting: list[int],
     moving: list[tuple[int, int]],
-) -> _Instrumented:
+) -> _InstrumentalEffect:
     """Return how much of the effect of a source, at the positions of some kept lags, remains where
     some of its inputs, `(source, place)`, move it: they are instruments (Durbin, 1954; Hausman,
     1978).
@@ -653,7 +653,7 @@ def _instrumented_effect(
     do not describe it. If it acts through products, so do its instruments.
     """
     if not moving:
-        return _NOTHING
+        return _NO_INSTRUMENT
     rows = inputs.rows
     step, lags, around = rows.step, np.asarray(rows.lags), rows.step if rows.midway else 0
     own = np.zeros_like(graph[:, j])
@@ -664,7 +664,7 @@ def _instrumented_effect(
     moving = [(s, m) for s, m in moving if s not in direct]
     beside, there, columns = others.copy(), np.ones(len(rows.rates), bool), []
     bent_columns: list[np.ndarray] = []
-    told: list[tuple[int, list[np.ndarray]]] = []
+    by_lag: list[tuple[int, list[np.ndarray]]] = []
     source, given = kept_columns(inputs, own), kept_columns(inputs, others, own=j)
     for a in acting:
         before = rows.before(int(lags[a]) + step)
@@ -673,12 +673,12 @@ def _instrumented_effect(
             beside[s] &= np.abs(lags - (lags[a] + lags[m] + step)) > around
         lines = [inputs.line[before, m, s] for s, m in moving]
         bent = [column for s, m in moving for column in inputs.bend[before, m, s].T]
-        told.append((a, [*lines, *bent]))
+        by_lag.append((a, [*lines, *bent]))
         columns += lines
         bent_columns += bent
     every, rate = np.concatenate([source, given], axis=1), rows.rates[:, j]
     if not columns or there.sum() < 3 * (every.shape[1] + len(columns) + 10):
-        return _NOTHING
+        return _NO_INSTRUMENT
     given, drift = (
         kept_columns(inputs, beside, own=j),
         drift_beyond(rows, j, residuals_of(rate, every)),
@@ -690,9 +690,9 @@ def _instrumented_effect(
             columns += [column * line for column in columns for line in lines]
 
     def expected():
-        return [sum(_expected_effect(inputs.line[:, a, i], effect, by) for a, by in told)]
+        return [sum(_expected_effect(inputs.line[:, a, i], effect, by) for a, by in by_lag)]
 
-    found = _NOTHING
+    found = _NO_INSTRUMENT
     # Bends are needed for an effect that is the same at high and low values. Many columns are weak
     # instruments where one is not.
     for instruments in (lambda: columns, lambda: [*columns, *bent_columns], expected):
@@ -747,13 +747,13 @@ def _expected_effect(source: Column, effect: Column, columns: list[Column]) -> C
     expectation times a power of the correlation of the two (Mehler's formula).
     """
     q, score = basis(np.stack(columns, axis=1)), normal_scores(source)
-    told = (q @ score) @ q
-    told = told - told.mean()
-    correlation = told.std() / max(score.std(), 1e-300)
+    predicted = (q @ score) @ q
+    predicted = predicted - predicted.mean()
+    correlation = predicted.std() / max(score.std(), 1e-300)
     polynomials = np.column_stack([score, bends(source)])
     slopes = np.linalg.lstsq(polynomials - polynomials.mean(axis=0), effect, rcond=1e-9)[0]
-    of_told = np.column_stack([normal_scores(told), bends(told)])
-    return of_told @ (slopes * correlation ** np.arange(1, 5))
+    of_predicted = np.column_stack([normal_scores(predicted), bends(predicted)])
+    return of_predicted @ (slopes * correlation ** np.arange(1, 5))
 
 
 def _effect(columns: Columns, count: int, rate: Column) -> Column:
@@ -764,7 +764,7 @@ def _effect(columns: Columns, count: int, rate: Column) -> Column:
 
 def _two_stages(
     rate: Column, effect: Column, instruments: Columns, given: Float[np.ndarray, "row given"]
-) -> _Instrumented:
+) -> _InstrumentalEffect:
     """Return the slope of a rate on an effect by two-stage least squares, given other columns."""
     q = basis(given)
     columns = instruments - instruments.mean(axis=0)
@@ -773,12 +773,12 @@ def _two_stages(
     moved = (first @ effect) @ first
     size, rest = moved @ moved, effect - moved
     if not size > 0:
-        return _NOTHING
+        return _NO_INSTRUMENT
     slope = (moved @ rate) / size
     error = np.linalg.norm(moved * (rate - slope * effect)) / size
     free = len(rate) - len(q) - len(first)
     strength = size / len(first) / max(rest @ rest, 1e-300) * free
-    return _Instrumented(float(slope), float(error), float(strength))
+    return _InstrumentalEffect(float(slope), float(error), float(strength))
 
 
 # Largest residual share of a level's variance on held-out blocks: derived variables are computed or
@@ -875,10 +875,10 @@ def drifting(inputs: Inputs, graph: KnownGraph) -> KnownGraph:
                 rate = rows.rates[:, j]
                 tested = source_tests(rate, _centred(test), _centred(made), given)
                 of_rate = np.var(residuals_of(rate, given)) / max(np.var(rate), 1e-300)
-                told = np.where(tested.share * of_rate > NOISE, tested.p, 1)
-                p[:, j] = np.fmax(p[:, j], told.reshape(dim, lags))
-                told = _wave_test(rate, _centred(line), given, waves)
-                swings[:, j] = np.fmax(swings[:, j], told.reshape(dim, lags))
+                p_value = np.where(tested.share * of_rate > NOISE, tested.p, 1)
+                p[:, j] = np.fmax(p[:, j], p_value.reshape(dim, lags))
+                p_value = _wave_test(rate, _centred(line), given, waves)
+                swings[:, j] = np.fmax(swings[:, j], p_value.reshape(dim, lags))
     p = np.where(rows.allowed, np.fmin(p, swings), np.nan)
     with np.errstate(invalid="ignore"):
         return p < DRIFT_ERROR / max(np.isfinite(p).sum(), 1)
@@ -939,8 +939,8 @@ def _wave_test(
     statistic = np.einsum("cw,cw->c", unit, np.linalg.solve(alike, unit[..., None])[..., 0])
     statistic = statistic / _memory_beside(scores, first)
     explained = np.sum(sums**2 / divisor(own**2 @ (first**2).T), axis=1)
-    told = explained > NOISE * divisor(np.sum((rate - rate.mean()) ** 2))
-    return np.where(told, chdtrc(WAVES, statistic), 1.0)
+    enough = explained > NOISE * divisor(np.sum((rate - rate.mean()) ** 2))
+    return np.where(enough, chdtrc(WAVES, statistic), 1.0)
 
 
 def _centred(a):

@@ -393,7 +393,7 @@ def test_what_a_drift_does_not_describe_exactly_is_no_hidden_driver(monkeypatch)
     graph = np.zeros((2, 2, 6), bool)
     graph[0, 0, 0] = graph[1, 1, 0] = graph[0, 1, 0] = True
     assert not relations_of(x, graph).confounded.any()
-    for limit in ("WORTH", "FULL"):
+    for limit in ("SIGN_SHARE", "FULL"):
         monkeypatch.setattr(f"ndde_jax.assess._relations.{limit}", 0.0)
     assert relations_of(x, graph).confounded[0, 1]
 
