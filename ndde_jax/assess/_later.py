@@ -51,7 +51,7 @@ class Later(NamedTuple):
         return cls(np.full(dim, -1), np.full(dim, -1), np.zeros(dim))
 
 
-def _beside(inputs: Inputs, kept: SourceLags) -> SourceLags:
+def _adjacent_candidates(inputs: Inputs, kept: SourceLags) -> SourceLags:
     """Return the candidates next to the delays of a continuous path, which may lie between two of
     them. What is missing of the state between predicts its change, and so do states before it.
     """
@@ -91,7 +91,7 @@ def later_states(inputs: Inputs, graph: KnownGraph, asked: Bool[np.ndarray, " ta
     for j in map(int, np.flatnonzero(asked)):
         # The part of a bend that polynomials miss is predicted by whatever moves the inputs.
         kept = given_columns(inputs, graph, j, own=True, poor=1.0)
-        beside = _beside(inputs, graph[:, j])
+        beside = _adjacent_candidates(inputs, graph[:, j])
         read = saturating(inputs, graph[:, j] | beside)
         given = np.concatenate([kept, kept_columns(inputs, beside), read], axis=1)
         if used.sum() < 3 * (given.shape[1] + 10):

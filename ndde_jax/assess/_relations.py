@@ -104,7 +104,7 @@ def at_once(inputs: Inputs, graph: KnownGraph, left: PerRow, undecided: bool = F
     from scipy.stats import false_discovery_control
 
     if inputs.rows.midway or undecided:
-        left = _outside(inputs, graph, left)
+        left = _residuals_beyond_step(inputs, graph, left)
     dim = left.shape[1]
     correlation, related = np.full((dim, dim), np.nan), np.zeros((dim, dim), bool)
     measured = np.isfinite(left)
@@ -126,7 +126,7 @@ def at_once(inputs: Inputs, graph: KnownGraph, left: PerRow, undecided: bool = F
         covariance = normal.covariance / np.outer(size, size)
     correlation[places] = np.where(count > least, covariance, np.nan)
     precision = _precision(covariance)
-    hidden = None if normal is None else _Hidden.of_patterns(normal, precision)
+    missing = None if normal is None else _Missing.of_patterns(normal, precision)
     partial = partial_correlations(covariance)
     whole = z @ precision
     errors = np.zeros_like(partial)  # distance from zero in standard errors
@@ -138,8 +138,8 @@ def at_once(inputs: Inputs, graph: KnownGraph, left: PerRow, undecided: bool = F
         det = np.maximum(aa * bb - ab**2, 1e-300)
         a, b = (bb * pair[0] - ab * pair[1]) / det, (aa * pair[1] - ab * pair[0]) / det
         product = a * b
-        if hidden is not None:
-            own, of_both, others = hidden.of(i)
+        if missing is not None:
+            own, of_both, others = missing.of(i)
             expected = (aa * bb + ab**2) * of_both[:, j] - ab * (bb * own + aa * others[:, j])
             product = product + expected / det**2
         both = there[:, [i]] & there[:, j]
@@ -176,7 +176,7 @@ def _precision(covariance: Float[np.ndarray, "dim dim"]) -> Float[np.ndarray, "d
     return np.linalg.pinv(covariance + 1e-9 * np.eye(len(covariance)), hermitian=True)
 
 
-class _Hidden(NamedTuple):
+class _Missing(NamedTuple):
     """The spread of missing residuals given those measured in the same row.
 
     - `factors`: a factor for every pattern of missing residuals, `[missing dim]`. Its inner
@@ -188,7 +188,7 @@ class _Hidden(NamedTuple):
     pattern: Int[np.ndarray, "row"]
 
     @classmethod
-    def of_patterns(cls, normal: Normal, precision: Float[np.ndarray, "dim dim"]) -> "_Hidden":
+    def of_patterns(cls, normal: Normal, precision: Float[np.ndarray, "dim dim"]) -> "_Missing":
         """Return the spread of missing residuals under a normal distribution."""
         roots = (np.linalg.cholesky(precision[np.ix_(gone, gone)]) for gone in normal.patterns)
         pairs = zip(roots, normal.patterns, strict=True)
@@ -213,7 +213,7 @@ def noisy_rates(inputs: Inputs, left: PerRow) -> Bool[np.ndarray, "dim"]:
     return mean_square(left) > NOISE * mean_square(inputs.rows.rates)
 
 
-def _outside(inputs, graph, left):
+def _residuals_beyond_step(inputs, graph, left):
     """Return residuals of a continuous path minus what kept links at the present or the next lag
     can do within a step.
 
@@ -313,7 +313,7 @@ def turning_back(rows: Rows, left: PerRow) -> Bool[np.ndarray, "dim"]:
     """
     before = rows.before(rows.step)
     there = before >= 0
-    late, early = left[there], left[before[there]] * _passed_on(rows)[there]
+    late, early = left[there], left[before[there]] * _next_value_derivatives(rows)[there]
     both = np.isfinite(late + early)
     late, early = np.where(both, late, 0), np.where(both, early, 0)
     products = late * early
@@ -322,7 +322,7 @@ def turning_back(rows: Rows, left: PerRow) -> Bool[np.ndarray, "dim"]:
     return products.sum(axis=0) < -np.maximum(TURNS_BACK * size, TURNS_BEYOND * chance)
 
 
-def _passed_on(rows: Rows) -> PerRow:
+def _next_value_derivatives(rows: Rows) -> PerRow:
     """Return the derivative of each variable's next value with respect to its present one."""
     drift, stays = rows.drift, np.ones_like(rows.rates)
     if drift is None or 0 not in rows.lags:
@@ -387,15 +387,15 @@ def persistent(inputs: Inputs, graph: KnownGraph, left: PerRow) -> Bool[np.ndarr
             products[j] = -past * rate / size
     if len(products) < 2:
         return none
-    clear = {j: _deviations(own) for j, own in products.items()}
+    clear = {j: _z_score(own) for j, own in products.items()}
     together, first = sum(products.values()), max(clear, key=clear.__getitem__)
-    rest = _deviations(together - products[first])
-    if _deviations(together) > PERSISTENT_ERRORS and rest > WITHOUT_ONE:
+    rest = _z_score(together - products[first])
+    if _z_score(together) > PERSISTENT_ERRORS and rest > WITHOUT_ONE:
         none[[j for j, one in clear.items() if one > WITHOUT_ONE]] = True
     return none
 
 
-def _deviations(products: Column) -> float:
+def _z_score(products: Column) -> float:
     """Return the sum over its heteroscedasticity-robust standard error."""
     return float(products.sum() / max(np.linalg.norm(products), 1e-300))
 
@@ -489,7 +489,7 @@ def _link(inputs, graph, left, beside, i: int, j: int) -> HiddenDriverEvidence:
     for s, a in np.argwhere(graph[:, i]):
         older += [inputs.line[places[shift], a, s][:, None] for shift in parents]
     innovations = np.stack([left[places[shift], i] for shift in steps], axis=1)
-    large = _beyond_two(left[:, i])
+    large = _large_part(left[:, i])
     large = np.stack([large[places[shift]] for shift in steps[:-1]], axis=1)
     given = given[there]
     signs = [
@@ -560,7 +560,7 @@ def _explained_share(inputs, graph, i: int, j: int) -> float:
     return float(group_test(rate, columns, given).share)
 
 
-def _beyond_two(innovations: Column) -> Column:
+def _large_part(innovations: Column) -> Column:
     """Return the part beyond two robust standard deviations, up to ten."""
     low, high = np.quantile(innovations, [0.25, 0.75])
     spread = (high - low) / 1.349
@@ -889,7 +889,7 @@ def _waves(n: int) -> Float[np.ndarray, "wave row"]:
     return np.cos(np.pi * np.arange(2 * WAVES + 1)[:, None] * (np.arange(n) + 0.5) / n)
 
 
-def _memory_beside(
+def _memory_given_waves(
     scores: Float[np.ndarray, "candidate row"], waves: Float[np.ndarray, "wave row"]
 ) -> Float[np.ndarray, "candidate"]:
     """Return the sum of the autocorrelations of scores given waves, up to the first that may be
@@ -937,7 +937,7 @@ def _wave_test(
     alike = covariance / divisor(size[:, :, None] * size[:, None])
     alike = alike + RIDGE * np.eye(WAVES)[None]
     statistic = np.einsum("cw,cw->c", unit, np.linalg.solve(alike, unit[..., None])[..., 0])
-    statistic = statistic / _memory_beside(scores, first)
+    statistic = statistic / _memory_given_waves(scores, first)
     explained = np.sum(sums**2 / divisor(own**2 @ (first**2).T), axis=1)
     enough = explained > NOISE * divisor(np.sum((rate - rate.mean()) ** 2))
     return np.where(enough, chdtrc(WAVES, statistic), 1.0)
