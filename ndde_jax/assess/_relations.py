@@ -29,12 +29,12 @@ from ._score import (
     Rows,
     SourceLags,
     basis,
-    bends,
     clipped_residuals,
     drift_beyond,
     earlier,
     given_columns,
     group_test,
+    hermite_terms,
     kept_columns,
     multiplies,
     normal_scores,
@@ -62,8 +62,8 @@ class AtOnce(NamedTuple):
 
 
 def residuals(inputs: Inputs, graph: KnownGraph, poor: float = POOR) -> PerRow:
-    """Return the residuals of every rate from a regression on the kept inputs, with bends and
-    products, and with the fitted drift where these leave `poor` times as much as it does.
+    """Return the residuals of every rate from a regression on the kept inputs, with Hermite
+    terms and products, and with the fitted drift where these leave `poor` times as much as it does.
 
     NaN if there are too few rows for the columns.
     """
@@ -477,7 +477,7 @@ def _link(inputs, graph, left, beside, i: int, j: int) -> HiddenDriverEvidence:
     n = int(there.sum())
     given = beside[j]
     near = np.flatnonzero((np.abs(lags[:, None] - kept[None]) <= step).any(axis=1))
-    near_columns = [inputs.line[:, near, i], *(inputs.bend[:, a, i] for a in near)]
+    near_columns = [inputs.line[:, near, i], *(inputs.hermite[:, a, i] for a in near)]
     given = np.concatenate([given, *near_columns, saturating(inputs, graph[:, j])], axis=1)
     if n < 3 * (given.shape[1] + 10):
         return HiddenDriverEvidence(Signs(*[1.0] * len(Signs._fields)), -np.inf)
@@ -663,7 +663,7 @@ def _instrumented_effect(
     direct = {s for s in beside_it if _drives_directly(inputs, graph, i, j, s, effect)}
     moving = [(s, m) for s, m in moving if s not in direct]
     beside, there, columns = others.copy(), np.ones(len(rows.rates), bool), []
-    bent_columns: list[np.ndarray] = []
+    hermite_columns: list[np.ndarray] = []
     by_lag: list[tuple[int, list[np.ndarray]]] = []
     source, given = kept_columns(inputs, own), kept_columns(inputs, others, own=j)
     for a in acting:
@@ -672,10 +672,10 @@ def _instrumented_effect(
         for s, m in moving:
             beside[s] &= np.abs(lags - (lags[a] + lags[m] + step)) > around
         lines = [inputs.line[before, m, s] for s, m in moving]
-        bent = [column for s, m in moving for column in inputs.bend[before, m, s].T]
-        by_lag.append((a, [*lines, *bent]))
+        hermite = [column for s, m in moving for column in inputs.hermite[before, m, s].T]
+        by_lag.append((a, [*lines, *hermite]))
         columns += lines
-        bent_columns += bent
+        hermite_columns += hermite
     every, rate = np.concatenate([source, given], axis=1), rows.rates[:, j]
     if not columns or there.sum() < 3 * (every.shape[1] + len(columns) + 10):
         return _NO_INSTRUMENT
@@ -693,9 +693,9 @@ def _instrumented_effect(
         return [sum(_expected_effect(inputs.line[:, a, i], effect, by) for a, by in by_lag)]
 
     found = _NO_INSTRUMENT
-    # Bends are needed for an effect that is the same at high and low values. Many columns are weak
-    # instruments where one is not.
-    for instruments in (lambda: columns, lambda: [*columns, *bent_columns], expected):
+    # Hermite terms are needed for an effect that is the same at high and low values. Many columns
+    # are weak instruments where one is not.
+    for instruments in (lambda: columns, lambda: [*columns, *hermite_columns], expected):
         if not found.strength > STRONG:
             moving_columns = np.stack(instruments(), axis=1)[there]
             found = _two_stages(rate[there], effect[there], moving_columns, given[there])
@@ -750,9 +750,9 @@ def _expected_effect(source: Column, effect: Column, columns: list[Column]) -> C
     predicted = (q @ score) @ q
     predicted = predicted - predicted.mean()
     correlation = predicted.std() / max(score.std(), 1e-300)
-    polynomials = np.column_stack([score, bends(source)])
+    polynomials = np.column_stack([score, hermite_terms(source)])
     slopes = np.linalg.lstsq(polynomials - polynomials.mean(axis=0), effect, rcond=1e-9)[0]
-    of_predicted = np.column_stack([normal_scores(predicted), bends(predicted)])
+    of_predicted = np.column_stack([normal_scores(predicted), hermite_terms(predicted)])
     return of_predicted @ (slopes * correlation ** np.arange(1, 5))
 
 
@@ -868,8 +868,8 @@ def drifting(inputs: Inputs, graph: KnownGraph) -> KnownGraph:
     for j in range(dim):
         columns = kept_columns(inputs, graph[:, j], own=j)
         # The residual of a strong bend wanders with its source: the fitted drift is given too.
-        bent = given_columns(inputs, graph, j, own=True)
-        for given in (columns, bent) if bent.shape != columns.shape else (columns,):
+        with_drift = given_columns(inputs, graph, j, own=True)
+        for given in (columns, with_drift) if with_drift.shape != columns.shape else (columns,):
             given = np.concatenate([given, time[:, None]], axis=1)
             if n > 2 * (given.shape[1] + 10):
                 rate = rows.rates[:, j]
@@ -963,8 +963,8 @@ def unconfirmed(inputs: Inputs, graph: KnownGraph, required: KnownGraph) -> Know
     is less than half of the apparent one.
 
     The test is that of the p-values, applied to the apparent effect of the input. This is one
-    column, which needs shorter records than separate lines and bends. Adjacent lags are tested
-    together, since a delay lies between them and neither explains much without the other. A link
+    column, which needs shorter records than its separate terms. Adjacent lags are tested together,
+    since a delay lies between them and neither explains much without the other. A link
     that is a proxy for a driver of its source, or for a memory that both share, explains its target
     only until that is given.
     """

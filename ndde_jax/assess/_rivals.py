@@ -20,7 +20,7 @@ from ._score import (
     roots,
 )
 
-# Fewest rows per column of a regression with bends; with fewer, lines alone.
+# Fewest rows per column of a regression with Hermite terms; with fewer, lines alone.
 ROWS = 5
 # Smallest share of the rows of a target and its inputs in which a candidate must be measured.
 MEASURED = 0.5
@@ -34,9 +34,9 @@ class Rivals:
     """The best single replacement of every kept input of every target.
 
     Adjacent lags of a source are one input and are replaced together. The cost is the rise of the
-    target's squared error, as a share of the variance of its rate, with lines and bends of all
-    inputs fitted again, with their products if these matter, and with the fitted drift of the other
-    inputs if it bends more. It is infinite if there is no edge or nothing to replace it.
+    target's squared error, as a share of the variance of its rate, with lines and Hermite terms
+    of all inputs fitted again, with their products if these matter, and with the fitted drift of
+    the other inputs if it is more curved. Infinite if there is no edge or no replacement.
 
     - `cost`: the cost of the best replacement by another source, `[source target lag]`; `lower`:
         its lower 95 % bound, from the spread over blocks of the record.
@@ -68,7 +68,7 @@ def rivals(inputs: Inputs, graph: KnownGraph, required: KnownGraph) -> Rivals:
     most = int(graph.sum(axis=(0, 2)).max(initial=0))
     plain = inputs.line[..., None]
     if ROWS * 4 * (most + 1) <= n:
-        plain = np.concatenate([plain, inputs.bend], axis=-1)
+        plain = np.concatenate([plain, inputs.hermite], axis=-1)
     plain = _unit(np.moveaxis(plain, 0, -1))  # [lag source column row]
     plain_grams = np.einsum("asmn,askn->asmk", plain, plain, optimize=True)
     adjacent = adjacent_lags(graph, rows.lags)

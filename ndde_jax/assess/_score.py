@@ -225,7 +225,7 @@ def _physical(windows, used, history):
     return np.asarray(history, float)[used] * scale + center
 
 
-def bends(x: Float[np.ndarray, "row *any"]) -> Float[np.ndarray, "row *any column"]:
+def hermite_terms(x: Float[np.ndarray, "row *any"]) -> Float[np.ndarray, "row *any column"]:
     """Return Hermite polynomials of degree 2 to 4 of the normal scores of values, with variance
     about 1, for deviations from a straight line under any distribution.
     """
@@ -237,7 +237,7 @@ def bends(x: Float[np.ndarray, "row *any"]) -> Float[np.ndarray, "row *any colum
 
 
 def tested(x: Float[np.ndarray, "row *any"]) -> Float[np.ndarray, "row *any column"]:
-    """Return the values, clipped at `FAR_VALUE` robust standard deviations, and two bent columns:
+    """Return the values, clipped at `FAR_VALUE` robust standard deviations, and two columns more:
     the second and third Legendre polynomials of the rank. All are bounded, so that no single sample
     decides a test.
     """
@@ -270,30 +270,30 @@ MULTIPLIED = 5
 
 
 class Inputs(NamedTuple):
-    """The columns of all candidate inputs, computed once: `line`, the values, and `bend` for
-    regressions, and `test` for tests.
+    """The columns of all candidate inputs, computed once: `line`, the values, and `hermite`
+    terms for regressions, and `test` for tests.
     """
 
     rows: Rows
     line: Float[np.ndarray, "row lag dim"]
-    bend: Float[np.ndarray, "row lag dim column"]
+    hermite: Float[np.ndarray, "row lag dim column"]
     test: Float[np.ndarray, "row lag dim column"]
 
 
 def read_inputs(rows: Rows) -> Inputs:
     """Return all columns of all candidates."""
-    return Inputs(rows, rows.past, bends(rows.past), tested(rows.past))
+    return Inputs(rows, rows.past, hermite_terms(rows.past), tested(rows.past))
 
 
 def kept_columns(inputs: Inputs, kept: SourceLags, *, own: int | None = None) -> Columns:
-    """Return the columns of a target's inputs: lines, bends and, if the inputs are few, products;
-    with `own`, the index of the target, at least a line of its own first lag is included.
+    """Return the columns of a target's inputs: lines, Hermite terms and, if the inputs are
+    few, products; with `own`, the index of the target, at least a line of its own first lag.
     """
     n = len(inputs.line)
     places = [(int(i), int(a)) for i, a in np.argwhere(kept)]
     line = [inputs.line[:, a, i] for i, a in places]
     columns = [np.stack(line, axis=1)] if line else []
-    columns += [inputs.bend[:, a, i] for i, a in places]
+    columns += [inputs.hermite[:, a, i] for i, a in places]
     if 1 < len(places) <= MULTIPLIED:
         columns += [(line[k] * line[m])[:, None] for k in range(len(line)) for m in range(k)]
     if own is not None and (own, 0) not in places:
@@ -334,7 +334,7 @@ def given_columns(
     columns, rows = kept_columns(inputs, graph[:, target], own=target if own else None), inputs.rows
     if rows.late is not None:
         late = rows.late[:, target, (rows.late[:, target] != 0).any(axis=0)]
-        columns = np.concatenate([columns, late, *bends(late).transpose(1, 0, 2)], axis=1)
+        columns = np.concatenate([columns, late, *hermite_terms(late).transpose(1, 0, 2)], axis=1)
     left = residuals_of(rows.rates[:, target], columns)
     drift = drift_beyond(rows, target, left, poor=poor)
     return np.concatenate([columns, drift.rates[:, [target]]], axis=1) if drift else columns

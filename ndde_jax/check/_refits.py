@@ -82,7 +82,7 @@ def shares_beyond_others(
     """
     columns, graph = _columns(inputs), base.graph
     n, rates = columns.shape[-1], inputs.rows.rates
-    for width in (columns.shape[2], 1):  # lines alone if there are too few rows for bends
+    for width in (columns.shape[2], 1):  # lines alone if rows are too few for all terms
         if columns.shape[0] * columns.shape[1] * width * ROWS <= n:
             columns = columns[:, :, :width]
             break
@@ -145,8 +145,8 @@ def _other_differences(
 
 
 def _columns(inputs: Inputs) -> Float[np.ndarray, "lag source column row"]:
-    """Return the centred lines and bends of every candidate."""
-    columns = np.concatenate([inputs.line[..., None], inputs.bend], axis=-1)
+    """Return the centred lines and Hermite terms of every candidate."""
+    columns = np.concatenate([inputs.line[..., None], inputs.hermite], axis=-1)
     columns = np.ascontiguousarray(np.moveaxis(columns, 0, -1))
     return columns - columns.mean(axis=-1, keepdims=True)
 

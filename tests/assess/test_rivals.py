@@ -30,7 +30,7 @@ def left(inputs, kept, j):
     """The residual of a rate after lines and curves of some inputs, `(source, lag)`."""
     columns = [np.ones(len(inputs.line))]
     for i, a in kept:
-        columns += [inputs.line[:, a, i], *inputs.bend[:, a, i].T]
+        columns += [inputs.line[:, a, i], *inputs.hermite[:, a, i].T]
     rate, design = inputs.rows.rates[:, j], np.stack(columns, axis=1)
     return rate - design @ np.linalg.lstsq(design, rate, rcond=None)[0]
 
@@ -68,11 +68,11 @@ def test_prior_knowledge_and_few_rows_are_respected(case):
     rates = inputs.rows.rates[:30]
     few = inputs._replace(
         rows=inputs.rows._replace(rates=rates - rates.mean(axis=0)),
-        **{name: getattr(inputs, name)[:30] for name in ("line", "bend", "test")},
+        **{name: getattr(inputs, name)[:30] for name in ("line", "hermite", "test")},
     )
     found = rivals(few, graph, np.zeros_like(graph))
     # Lines alone, where curves have fewer than five rows each.
-    few = few._replace(bend=few.bend[..., :0])
+    few = few._replace(hermite=few.hermite[..., :0])
     rise = [
         np.sum(left(few, [place, (1, 0)], 1) ** 2) - np.sum(left(few, [(0, 1), (1, 0)], 1) ** 2)
         for place in [(2, 0), (2, 1), (1, 1)]
@@ -128,7 +128,7 @@ def test_a_bend_that_polynomials_lack_is_that_of_the_drift():
     def squares(inputs_used, said):
         columns = [np.ones(len(rate)), said]
         for i, a in inputs_used:
-            columns += [inputs.line[:, a, i], *inputs.bend[:, a, i].T]
+            columns += [inputs.line[:, a, i], *inputs.hermite[:, a, i].T]
         design = np.stack(columns, axis=1)
         return np.sum((rate - design @ np.linalg.lstsq(design, rate, rcond=None)[0]) ** 2)
 

@@ -41,7 +41,7 @@ def left(inputs, kept, j):
     """Squared residuals of lines and curves of some inputs, `(source, lag)`, as a share."""
     columns = [np.ones(len(inputs.line))]
     for i, a in kept:
-        columns += [inputs.line[:, a, i], *inputs.bend[:, a, i].T]
+        columns += [inputs.line[:, a, i], *inputs.hermite[:, a, i].T]
     rate, design = inputs.rows.rates[:, j], np.stack(columns, axis=1)
     rest = rate - design @ np.linalg.lstsq(design, rate, rcond=None)[0]
     return float(rest @ rest) / float(rate @ rate)
