@@ -14,11 +14,11 @@ from ._score import (
     Inputs,
     SourceLags,
     basis,
+    bounded_columns,
     clipped_residuals,
-    given_columns,
+    conditioning_columns,
     group_test,
     kept_columns,
-    tested,
 )
 
 # Error rate of a whole record, for states of all variables at all lags together (Bonferroni), and
@@ -76,7 +76,7 @@ def later_states(inputs: Inputs, graph: KnownGraph, asked: Bool[np.ndarray, " ta
     used = position >= furthest
     if furthest <= last or rows.lags[0] != 0 or not used.any():
         return found
-    states = tested(rows.past[:, 0])
+    states = bounded_columns(rows.past[:, 0])
     states = (states - states.mean(axis=0)) / np.maximum(states.std(axis=0), 1e-300)
     late = np.zeros((length, states[0].size))
     late[position] = states.reshape(len(states), -1)
@@ -90,7 +90,7 @@ def later_states(inputs: Inputs, graph: KnownGraph, asked: Bool[np.ndarray, " ta
     size = along(np.ones((int(used.sum()), 1)), late**2)[:, :, 0]
     for j in map(int, np.flatnonzero(asked)):
         # The part of a bend that polynomials miss is predicted by whatever moves the inputs.
-        kept = given_columns(inputs, graph, j, own=True, poor=1.0)
+        kept = conditioning_columns(inputs, graph, j, own=True, poor=1.0)
         beside = _adjacent_candidates(inputs, graph[:, j])
         read = saturating(inputs, graph[:, j] | beside)
         given = np.concatenate([kept, kept_columns(inputs, beside), read], axis=1)

@@ -14,13 +14,13 @@ from ._score import (
     ROWS,
     Columns,
     Inputs,
-    drift_beyond,
+    bounded_columns,
+    drift_if_better,
     group_test,
     kept_columns,
     read_inputs,
     residuals_of,
     rows_of,
-    tested,
 )
 
 # The level at which a link must explain something, alone and given the value at the same sample of
@@ -81,10 +81,10 @@ def passed_on_p_values(
     later = rows.past[:, now] + rows.moves * rows.rates
     for j in np.flatnonzero(related.any(axis=0)):
         by_polynomials = residuals_of(rows.rates[:, j], kept_columns(inputs, graph[:, j]))
-        if drift_beyond(rows, int(j), by_polynomials) is not None:
+        if drift_if_better(rows, int(j), by_polynomials) is not None:
             continue
         by_size = np.argsort(-np.abs(np.nan_to_num(pairs.correlation[:, j])), kind="stable")
-        some = [tested(later[:, i]) for i in by_size if related[i, j]][:MOST]
+        some = [bounded_columns(later[:, i]) for i in by_size if related[i, j]][:MOST]
         beside = [*some, np.concatenate(some, axis=1)][: 1 if len(some) == 1 else None]
         for i, a in np.argwhere(graph[:, j]):
             if i != j and not np.asarray(windows.prior.required)[i, j, a]:

@@ -30,16 +30,16 @@ from ._score import (
     SourceLags,
     basis,
     clipped_residuals,
-    drift_beyond,
-    earlier,
-    given_columns,
+    conditioning_columns,
+    drift_if_better,
+    favours_products,
     group_test,
     hermite_terms,
     kept_columns,
-    multiplies,
     normal_scores,
     read_inputs,
     residuals_of,
+    source_past,
     source_tests,
 )
 
@@ -70,7 +70,7 @@ def residuals(inputs: Inputs, graph: KnownGraph, poor: float = POOR) -> PerRow:
     rates = inputs.rows.rates
     left = np.full_like(rates, np.nan)
     for j in range(rates.shape[1]):
-        q = basis(given_columns(inputs, graph, j, poor=poor))
+        q = basis(conditioning_columns(inputs, graph, j, poor=poor))
         if len(rates) > 2 * len(q):
             left[:, j] = rates[:, j] - (q @ rates[:, j]) @ q
     return left
@@ -373,7 +373,7 @@ def persistent(inputs: Inputs, graph: KnownGraph, left: PerRow) -> Bool[np.ndarr
         given.append(inputs.line.transpose(0, 2, 1)[:, beside])
         residual = residuals_of(rows.rates[:, j], np.concatenate(given, axis=1))
         # Polynomials can miss enough of a bend for its remainder to be taken for persistence.
-        drift = drift_beyond(rows, j, residual, poor=1.0)
+        drift = drift_if_better(rows, j, residual, poor=1.0)
         if drift is not None:
             given.append(drift.without(own & (lags > 0), j)[:, None])
         columns = np.concatenate(given, axis=1)[there]
@@ -448,7 +448,7 @@ def hidden_driver_tests(
         Signs(*np.full((6, dim, dim), np.nan)), np.full((dim, dim), np.nan)
     )
     noisy = noisy_rates(inputs, left)
-    beside = [given_columns(inputs, graph, j, own=True) for j in range(dim)]
+    beside = [conditioning_columns(inputs, graph, j, own=True) for j in range(dim)]
     for i, j in links:
         if noisy[i] and noisy[j] and np.isfinite(left[:, [i, j]]).all():
             one = _link(inputs, graph, left, beside, i, j)
@@ -553,7 +553,7 @@ def _explained_share(inputs, graph, i: int, j: int) -> float:
     others = kept.copy()
     others[i] = False
     given, columns = kept_columns(inputs, others, own=j), kept_columns(inputs, kept)
-    drift = drift_beyond(inputs.rows, j, residuals_of(rate, columns))
+    drift = drift_if_better(inputs.rows, j, residuals_of(rate, columns))
     if drift is not None:
         given = np.concatenate([given, drift.without(kept & ~others, j)[:, None]], axis=1)
         columns = np.concatenate([columns, drift.rates[:, [j]]], axis=1)
@@ -681,11 +681,11 @@ def _instrumented_effect(
         return _NO_INSTRUMENT
     given, drift = (
         kept_columns(inputs, beside, own=j),
-        drift_beyond(rows, j, residuals_of(rate, every)),
+        drift_if_better(rows, j, residuals_of(rate, every)),
     )
     if drift is not None:
         given = np.concatenate([given, drift.without(graph[:, j] & ~beside, j)[:, None]], axis=1)
-        if multiplies(inputs, j, graph[:, j]):
+        if favours_products(inputs, j, graph[:, j]):
             lines = inputs.line.transpose(0, 2, 1)[:, others].T
             columns += [column * line for column in columns for line in lines]
 
@@ -733,7 +733,7 @@ def _effect_of_inputs(inputs: Inputs, graph: KnownGraph, j: int, own: SourceLags
     rows, rate = inputs.rows, inputs.rows.rates[:, j]
     source = kept_columns(inputs, own)
     every = np.concatenate([source, kept_columns(inputs, graph[:, j] & ~own, own=j)], axis=1)
-    drift = drift_beyond(rows, j, residuals_of(rate, every))
+    drift = drift_if_better(rows, j, residuals_of(rate, every))
     if drift is None:
         return _effect(every, source.shape[1], rate)
     rest = drift.without(own, j)[:, None]
@@ -868,7 +868,7 @@ def drifting(inputs: Inputs, graph: KnownGraph) -> KnownGraph:
     for j in range(dim):
         columns = kept_columns(inputs, graph[:, j], own=j)
         # The residual of a strong bend wanders with its source: the fitted drift is given too.
-        with_drift = given_columns(inputs, graph, j, own=True)
+        with_drift = conditioning_columns(inputs, graph, j, own=True)
         for given in (columns, with_drift) if with_drift.shape != columns.shape else (columns,):
             given = np.concatenate([given, time[:, None]], axis=1)
             if n > 2 * (given.shape[1] + 10):
@@ -972,16 +972,16 @@ def unconfirmed(inputs: Inputs, graph: KnownGraph, required: KnownGraph) -> Know
     plain, p, most = np.full((3, *graph.shape), np.nan)
     adjacent = adjacent_lags(graph, rows.lags)
     for j in range(rows.dim):
-        multiplied = multiplies(inputs, j, graph[:, j])
+        multiplied = favours_products(inputs, j, graph[:, j])
         used = rows.counting(j, graph[:, j])
         left = residuals_of(rows.rates[used, j], kept_columns(inputs, graph[:, j], own=j)[used])
-        drift = drift_beyond(rows, j, left, used)
+        drift = drift_if_better(rows, j, left, used)
         for i, places in join_adjacent(graph[:, j], adjacent[:, j]):
             if i == j or required[i, j, places].any():
                 continue
             others = graph[:, j].copy()
             others[i, places] = False
-            past, there = earlier(inputs, graph, i, rows.lags[places[-1]])
+            past, there = source_past(inputs, graph, i, rows.lags[places[-1]])
             there &= used
             other = kept_columns(inputs, others, own=j)
             columns = inputs.test[:, places, i].reshape(len(there), -1)

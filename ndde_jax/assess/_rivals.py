@@ -13,11 +13,11 @@ from ._score import (
     Inputs,
     Rows,
     SourceLags,
-    drift_beyond,
-    multiplies,
+    drift_if_better,
+    favours_products,
     read_inputs,
     residuals_of,
-    roots,
+    whitening,
 )
 
 # Fewest rows per column of a regression with Hermite terms; with fewer, lines alone.
@@ -84,7 +84,7 @@ def rivals(inputs: Inputs, graph: KnownGraph, required: KnownGraph) -> Rivals:
         of = np.repeat(np.arange(len(groups)), [each * len(lags) for _, lags in groups])
         kept_of, columns, grams = np.stack([of, of]), plain, plain_grams
         columns_of = np.full(each, -1)
-        if multiplies(inputs, j, graph[:, j]):
+        if favours_products(inputs, j, graph[:, j]):
             lines, of = kept[::each], of[::each]
             pairs = np.triu_indices(len(lines), 1)
             kept = np.concatenate([kept, _unit(lines[pairs[0]] * lines[pairs[1]])])
@@ -93,7 +93,7 @@ def rivals(inputs: Inputs, graph: KnownGraph, required: KnownGraph) -> Rivals:
             columns_of = np.concatenate([columns_of, of])
             grams = np.einsum("asmn,askn->asmk", columns, columns, optimize=True)
         whole = residuals_of(rate, kept.T)
-        drift = drift_beyond(rows, j, whole)
+        drift = drift_if_better(rows, j, whole)
         if drift is not None:
             by_drift = residuals_of(rate, np.concatenate([kept, _unit(drift.rates[None, :, j])]).T)
             # A drift without residual noise follows the path whatever its inputs.
@@ -122,11 +122,11 @@ def rivals(inputs: Inputs, graph: KnownGraph, required: KnownGraph) -> Rivals:
                 others = np.concatenate([others, rest_of_drift])
                 more = columns[:, :, new] @ rest_of_drift.T
                 with_others = np.concatenate([with_others, more], axis=-1)
-            root = roots(others @ others.T)
+            root = whitening(others @ others.T)
             shared = with_others @ root.T
             explained = root @ (others @ rate)
             left = float(rate @ rate - explained @ explained)
-            own = roots(grams[:, :, new][..., new] - shared @ np.swapaxes(shared, -1, -2))
+            own = whitening(grams[:, :, new][..., new] - shared @ np.swapaxes(shared, -1, -2))
             said = (own @ (with_rate[..., new] - shared @ explained)[..., None])[..., 0]
             rise = (left - (said**2).sum(axis=-1) - whole @ whole) / total
             rise = np.where(possible, rise.T, np.inf)  # [source lag]

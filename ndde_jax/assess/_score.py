@@ -236,7 +236,7 @@ def hermite_terms(x: Float[np.ndarray, "row *any"]) -> Float[np.ndarray, "row *a
     )
 
 
-def tested(x: Float[np.ndarray, "row *any"]) -> Float[np.ndarray, "row *any column"]:
+def bounded_columns(x: Float[np.ndarray, "row *any"]) -> Float[np.ndarray, "row *any column"]:
     """Return the values, clipped at `FAR_VALUE` robust standard deviations, and two columns more:
     the second and third Legendre polynomials of the rank. All are bounded, so that no single sample
     decides a test.
@@ -282,7 +282,7 @@ class Inputs(NamedTuple):
 
 def read_inputs(rows: Rows) -> Inputs:
     """Return all columns of all candidates."""
-    return Inputs(rows, rows.past, hermite_terms(rows.past), tested(rows.past))
+    return Inputs(rows, rows.past, hermite_terms(rows.past), bounded_columns(rows.past))
 
 
 def kept_columns(inputs: Inputs, kept: SourceLags, *, own: int | None = None) -> Columns:
@@ -310,7 +310,7 @@ NOISE = 1e-3
 POOR = 1.25
 
 
-def drift_beyond(
+def drift_if_better(
     rows: Rows, target: int, left: Column, used: Any = slice(None), poor: float = POOR
 ) -> FittedDrift | None:
     """Return the fitted drift if polynomials of the kept inputs leave more than `poor` times as
@@ -325,7 +325,7 @@ def drift_beyond(
     return rows.drift if left @ left > poor * by_drift.var() * len(left) else None
 
 
-def given_columns(
+def conditioning_columns(
     inputs: Inputs, graph: KnownGraph, target: int, *, own: bool = False, poor: float = POOR
 ) -> Columns:
     """Return [`kept_columns`][ndde_jax.assess._score.kept_columns] of all inputs of a target, those
@@ -336,11 +336,11 @@ def given_columns(
         late = rows.late[:, target, (rows.late[:, target] != 0).any(axis=0)]
         columns = np.concatenate([columns, late, *hermite_terms(late).transpose(1, 0, 2)], axis=1)
     left = residuals_of(rows.rates[:, target], columns)
-    drift = drift_beyond(rows, target, left, poor=poor)
+    drift = drift_if_better(rows, target, left, poor=poor)
     return np.concatenate([columns, drift.rates[:, [target]]], axis=1) if drift else columns
 
 
-def multiplies(inputs: Inputs, target: int, kept: SourceLags) -> bool:
+def favours_products(inputs: Inputs, target: int, kept: SourceLags) -> bool:
     """Return whether the Bayesian information criterion favours products of a target's few kept
     inputs.
     """
@@ -355,7 +355,7 @@ def multiplies(inputs: Inputs, target: int, kept: SourceLags) -> bool:
     return bool(apart @ apart > whole @ whole * np.exp(pairs * np.log(n) / n))
 
 
-def earlier(
+def source_past(
     inputs: Inputs, graph: KnownGraph, source: int, lag: int
 ) -> tuple[Columns, Bool[np.ndarray, "row"]]:
     """Return what a source was made of `lag` samples ago, and the rows that have such a past.
@@ -406,7 +406,7 @@ def basis(columns: Columns) -> Float[np.ndarray, "direction row"]:
     constant = np.full((1, n), n**-0.5)
     if not len(centred):
         return constant
-    return np.concatenate([constant, roots(centred @ centred.T) @ centred])
+    return np.concatenate([constant, whitening(centred @ centred.T) @ centred])
 
 
 def residuals_of(rate: Column, columns: Columns) -> Column:
@@ -415,7 +415,7 @@ def residuals_of(rate: Column, columns: Columns) -> Column:
     return rate - (q @ rate) @ q
 
 
-def roots(gram: Float[np.ndarray, "*any c c"]) -> Float[np.ndarray, "*any c c"]:
+def whitening(gram: Float[np.ndarray, "*any c c"]) -> Float[np.ndarray, "*any c c"]:
     """Return matrices that orthonormalise directions with given inner products, with zeros for
     directions without length.
     """
@@ -518,7 +518,7 @@ def source_tests(
     past = both[:, n_columns:]
     rest = np.where(size > 0, 1 / divisor(size), 0)[:, n_columns:]
     gram = (past @ past.swapaxes(1, 2)) * rest[:, :, None] * rest[:, None, :]
-    root = roots(gram) * rest[:, None, :]
+    root = whitening(gram) * rest[:, None, :]
     inverse = root.swapaxes(1, 2) @ root
     # Columns and residuals of the rate, minus their regression on the past of the source.
     said = np.concatenate([both[:, :n_columns] @ past.swapaxes(1, 2), (past @ left)[:, None]], 1)
@@ -553,7 +553,7 @@ def edge_p_values(
     p = np.full((dim, dim, len(lags)), np.nan)
     given = [kept_columns(inputs, graph[:, j], own=j) for j in range(dim)]
     for a, lag in enumerate(lags):
-        past = [earlier(inputs, graph, i, lag) for i in range(dim)]
+        past = [source_past(inputs, graph, i, lag) for i in range(dim)]
         there = past[0][1]
         widest = max(columns.shape[1] for columns, _ in past)
         if there.sum() < ROWS * (widest + 10):
@@ -601,7 +601,7 @@ def kept_p_values(inputs: Inputs, graph: KnownGraph, p: KnownScores) -> KnownSco
         others = graph[:, j].copy()
         others[i, a] = False
         own = None if (i, a) == (j, 0) else j
-        past, there = earlier(inputs, graph, i, lags[a])
+        past, there = source_past(inputs, graph, i, lags[a])
         there &= rows.counting(j, graph[:, j])
         if rows.known is not None:
             there &= rows.known[:, a, i]

@@ -10,7 +10,7 @@ import ndde_jax as ndde
 from ndde_jax._output import forget_stages
 from ndde_jax.assess import relations
 from ndde_jax.assess._later import later_states
-from ndde_jax.assess._score import given_columns, read_inputs, rows_of
+from ndde_jax.assess._score import conditioning_columns, read_inputs, rows_of
 
 
 def follower(late, n=600, seed=0, dim=3):
@@ -50,7 +50,7 @@ def test_the_strongest_state_is_that_of_brute_force():
     inputs, graph = read_inputs(rows_of(windows)), alone(3, 3)
     rows, found = inputs.rows, later_states(inputs, graph, np.array([False, False, True]))
     at = {int(place): k for k, place in enumerate(rows.position)}
-    given, most = given_columns(inputs, graph, 2, own=True), {}
+    given, most = conditioning_columns(inputs, graph, 2, own=True), {}
     given = np.column_stack([np.ones(len(given)), given])
     for lag in range(3, 31):
         there = [(k, at[p - lag]) for p, k in at.items() if p - lag in at]
