@@ -22,7 +22,7 @@ from ..models._model import AbstractDelayModel, NeuralDDE
 from ..models._polynomials import MAX_TERMS, monomials
 from ..samples._noise import measurement_errors
 from ..samples._samples import Samples
-from ..select._target_fit import leftover_p_value, significant_leftovers
+from ..select._target_fit import lack_of_fit_p_value, significant_lack_of_fit
 from ..windows._stencils import reads_filtered
 from ..windows._windows import Windows, lagged_windows, pad_windows
 
@@ -93,12 +93,12 @@ def residual_is_explained(windows: Windows, law: NeuralDDE) -> list[bool]:
     mask = np.asarray(law.mask).reshape(len(used), -1)
     root = np.sqrt(np.asarray(windows.weight, np.float64))
     chances = [
-        leftover_p_value(
+        lack_of_fit_p_value(
             root * residual[:, j], root[:, None] * terms[:, j, used[j]], inputs[:, mask[j]], root
         )
         for j in range(len(used))
     ]
-    return significant_leftovers(chances)
+    return significant_lack_of_fit(chances)
 
 
 @eqx.filter_jit

@@ -46,7 +46,7 @@ from ._returns import proxies_among
 from ._screened import Screened
 from ._splines import MARGIN, SplineGraph, search_priced, with_own_present
 from ._strategies import AbstractStrategy, Gates, Moves, Recovery, Splines, recovery
-from ._target_fit import TargetFit, significant_leftovers
+from ._target_fit import TargetFit, significant_lack_of_fit
 from ._whole import ClosedForms, on_whole
 from ._worth import BLOCKS, stretches, student_quantile
 
@@ -264,7 +264,7 @@ class Default(AbstractStrategy):
         targets = [
             Described(
                 own,
-                value[j] if refined[j] is None else own.outside(),
+                value[j] if refined[j] is None else own.gains_of_others(),
                 judged[j],
                 refined[j],
                 # Its lags were chosen together; each may be weak.
@@ -362,7 +362,7 @@ def _on_windows(
         data = data.allowing(~proxies)
     if errors is not None and np.any(errors > 0):
         sizes = np.sqrt(errors) / np.asarray(windows.scaling.scale, float)
-        plain = [own.without_stand_ins(sizes) for own in plain]
+        plain = [own.without_proxies(sizes) for own in plain]
         data = data.allowing(~np.stack([own.second_lags(sizes) for own in plain]))
     if windows.scheme != "euler" and windows.lags[0] == 0:
         plain = [_with_own_present(own) for own in plain]
@@ -491,8 +491,8 @@ def _with_drift_on_candidates(
             every = screened.fit(j, np.any(sets, axis=0))
             late[j] = sorted((every.on(inputs) for inputs in sets), key=TargetFit.criterion)
             reads[j], networks[j] = late[j][0].mask, None
-    asked = [late[j][0].leftover() if j in late else 1.0 for j in range(len(targets))]
-    asked = significant_leftovers(asked) if config is not None else [False] * len(targets)
+    asked = [late[j][0].lack_of_fit() if j in late else 1.0 for j in range(len(targets))]
+    asked = significant_lack_of_fit(asked) if config is not None else [False] * len(targets)
     for j in map(int, np.flatnonzero(asked)):
         # Data that reveal more structure than splines describe also support more candidates.
         own, widest = late[j][0], max(late[j], key=lambda fit: len(fit.inputs))
@@ -523,7 +523,7 @@ def judged_by_networks(
     # Under a given price, strengths are those of networks.
     asked = [True] * data.dim
     if not at_any_price:
-        asked = significant_leftovers([own.leftover() for own in regressions])
+        asked = significant_lack_of_fit([own.lack_of_fit() for own in regressions])
     seen = [(own.design.inputs, own.data.weight) for own in regressions]
     options = dict(key=key, asked=asked, needed=needed, seen=seen)
     rows = judge(data, screening, price, config, **options)

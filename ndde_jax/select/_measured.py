@@ -358,7 +358,7 @@ def measure_graph(screened: Screened, graph: Graph | KnownGraph, price: Abstract
     """
     graph = np.asarray(graph)
     fits = [screened.fit(j, mask) for j, mask in enumerate(flat_inputs(graph))]
-    targets = [Described(fit, fit.outside()) for fit in fits]
+    targets = [Described(fit, fit.gains_of_others()) for fit in fits]
     return measure_targets(screened, screened.data, targets, price, graph)
 
 

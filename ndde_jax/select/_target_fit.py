@@ -96,7 +96,7 @@ class TargetFit:
         """Return the extended Bayesian information criterion."""
         return self.fit.criterion()
 
-    def gone(self, keep) -> KnownMask:
+    def omitted(self, keep) -> KnownMask:
         """Return the inputs that are omitted when only some of those of the mask are kept."""
         gone = np.zeros(len(self.mask), bool)
         gone[self.inputs[~np.asarray(keep)]] = True
@@ -104,7 +104,7 @@ class TargetFit:
 
     def corrected_risk(self, keep=None) -> float:
         """Return the risk with some of the inputs, by generalised cross-validation."""
-        return float(self.fit.corrected_risk(None if keep is None else self.gone(keep)))
+        return float(self.fit.corrected_risk(None if keep is None else self.omitted(keep)))
 
     def held_out(self, reach: int) -> float:
         """Return the unexplained share of the rate's variance on held-out blocks of windows, each
@@ -142,14 +142,14 @@ class TargetFit:
         size = np.sqrt(self.power * max(float(self.root @ self.root), 1))
         return size * self.part.residual / root
 
-    def leftover(self) -> float:
+    def lack_of_fit(self) -> float:
         """Return the p-value of the residual explained by smooth functions of the inputs: the
         probability of explaining as much of pure noise.
         """
         inputs = self.design.inputs[:, self.inputs]
-        return leftover_p_value(self.part.residual, self.part.columns, inputs, self.root)
+        return lack_of_fit_p_value(self.part.residual, self.part.columns, inputs, self.root)
 
-    def hidden(self, sizes) -> float:
+    def input_error_share(self, sizes) -> float:
         """Return the share of the rate's variance that the model does not explain because of errors
         of these `sizes` in the inputs, summed over single inputs; at most its whole residual.
         """
@@ -164,12 +164,12 @@ class TargetFit:
             total += float(np.sum((self.root * missed) ** 2))
         return min(total, float(self.part.risk))
 
-    def without_stand_ins(self, sizes) -> "TargetFit":
+    def without_proxies(self, sizes) -> "TargetFit":
         """Return the fit after backward elimination among the lags of sources with several, while
         the least of these lags explains less than errors in the inputs hide: an input that averages
         errors out cannot explain more.
         """
-        limit, own, dim = self.hidden(sizes), self, self.data.dim
+        limit, own, dim = self.input_error_share(sizes), self, self.data.dim
         while True:
             sources = own.inputs % dim
             several = np.bincount(sources, minlength=dim)[sources] > 1
@@ -197,7 +197,7 @@ class TargetFit:
         """Return the worth of every input."""
         return worth_of(self.fit, self.part, self.root, self.data.dim)
 
-    def outside(self) -> Float[np.ndarray, " input"]:
+    def gains_of_others(self) -> Float[np.ndarray, " input"]:
         """Return the fall of the risk with each other input added."""
         return np.maximum(outside_gains(self.whole, self.fit), 0)
 
@@ -256,14 +256,14 @@ PER_UNIT = 4
 CHANCE = 0.01
 
 
-def significant_leftovers(chances: list[float]) -> list[bool]:
+def significant_lack_of_fit(chances: list[float]) -> list[bool]:
     """Return, from the p-value of each target, whether its residual has structure left. The level
     `CHANCE` is divided among the targets (Bonferroni).
     """
     return [chance < CHANCE / len(chances) for chance in chances]
 
 
-def leftover_p_value(
+def lack_of_fit_p_value(
     residual: Float[np.ndarray, " window"],
     known: Float[np.ndarray, "window column"],
     inputs: Float[np.ndarray, "window input"],

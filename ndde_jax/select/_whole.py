@@ -249,7 +249,7 @@ def on_whole(screened: Any, between: bool) -> ClosedForms:
     plain = [screened.fit(j, mask, summed.rate(j)) for j, mask in enumerate(masks)]
     if screened.errors is not None and np.any(screened.errors > 0):
         sizes = np.sqrt(screened.errors) / np.asarray(windows.scaling.scale, float)
-        plain = [fit.without_stand_ins(sizes) for fit in plain]
+        plain = [fit.without_proxies(sizes) for fit in plain]
         data = data.allowing(~np.stack([fit.second_lags(sizes) for fit in plain]))
     refiners = screened.refiners(data, plain) if between else []
     refined, fits = _refined(columns, plain, refiners)

@@ -127,7 +127,7 @@ def test_what_no_polynomial_says_is_left_to_networks(monkeypatch):
     drift = _law.fit_law(windows, graph, QUICK, key=jr.key(0)).drift
     assert drift.networks is not None
     # The more targets, the less evidence from one of them alone.
-    monkeypatch.setattr(_law, "leftover_p_value", lambda *_: 0.6 * CHANCE)
+    monkeypatch.setattr(_law, "lack_of_fit_p_value", lambda *_: 0.6 * CHANCE)
     assert _law.residual_is_explained(windows, simple) == [False, False]
 
 

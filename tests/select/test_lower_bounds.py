@@ -125,7 +125,7 @@ def test_a_source_whose_lags_stand_in_for_one_another_keeps_the_best(effect):
     screened = Screened(ndde.lagged_windows(x, dt=1.0, lags=(0, 1)))
     masks = np.array([[1, 0, 0, 0], [1, 1, 1, 0]], bool)  # both lags of the source
     fits = [screened.fit(j, mask) for j, mask in enumerate(masks)]
-    targets = [Described(own, own.outside()) for own in fits]
+    targets = [Described(own, own.gains_of_others()) for own in fits]
     measured = measure_targets(screened, screened.data, targets, EBIC())
     assert measured.graph[0, 1].sum() == effect
     assert (measured.strengths.value[0, 1].max() > 0.05) == (effect > 0)

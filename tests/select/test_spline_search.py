@@ -129,7 +129,7 @@ def test_networks_are_asked_for_by_the_number_of_targets(windows, monkeypatch, s
         seen.extend(asked)
         return [None] * len(asked)
 
-    monkeypatch.setattr(_target_fit, "leftover_p_value", lambda *_: share * CHANCE)
+    monkeypatch.setattr(_target_fit, "lack_of_fit_p_value", lambda *_: share * CHANCE)
     monkeypatch.setattr(_default, "judge", judge)
     config = ndde.fitting.StrengthConfig()
     ndde.recover(windows, ndde.select.Default(networks=config), key=jr.key(0))

@@ -7,7 +7,7 @@ from scipy import stats
 
 import ndde_jax as ndde
 from ndde_jax.select import _judge
-from ndde_jax.select._target_fit import UNITS, leftover_p_value
+from ndde_jax.select._target_fit import UNITS, lack_of_fit_p_value
 
 N = 600
 
@@ -27,7 +27,7 @@ def test_noise_alone_is_uniform():
     chances = []
     for seed in range(200):
         draw, z, root = data(seed)
-        chances.append(leftover_p_value(residual_of(draw.normal(size=N), z), z, z, root))
+        chances.append(lack_of_fit_p_value(residual_of(draw.normal(size=N), z), z, z, root))
     assert stats.kstest(chances, "uniform").pvalue > 0.01
 
 
@@ -44,7 +44,7 @@ def test_what_is_left_is_seen(shape):
     """Shapes with a twelfth of the variance, in 2000 windows."""
     draw, z, root = data(0, 2000)
     left = residual_of(shape(z) + draw.normal(size=2000), z)
-    assert leftover_p_value(left, z, z, root) < 1e-3
+    assert lack_of_fit_p_value(left, z, z, root) < 1e-3
 
 
 def test_what_the_model_has_already_is_not_left():
@@ -53,7 +53,7 @@ def test_what_the_model_has_already_is_not_left():
     curve = 0.4 * np.sin(2 * z[:, :1])
     known = np.concatenate([z, curve], axis=1)
     left = residual_of(curve[:, 0] + draw.normal(size=2000), known)
-    assert leftover_p_value(left, known, z, root) > 0.01
+    assert lack_of_fit_p_value(left, known, z, root) > 0.01
 
 
 def test_padding_says_nothing():
@@ -62,20 +62,20 @@ def test_padding_says_nothing():
     left = residual_of(draw.normal(size=N), z)
     more = np.concatenate([z, draw.normal(size=(50, 3))])
     padded = [np.concatenate([a, np.zeros((50, *a.shape[1:]))]) for a in (left, z, root)]
-    found = leftover_p_value(padded[0], padded[1], more, padded[2])
-    np.testing.assert_allclose(found, leftover_p_value(left, z, z, root), rtol=1e-9)
+    found = lack_of_fit_p_value(padded[0], padded[1], more, padded[2])
+    np.testing.assert_allclose(found, lack_of_fit_p_value(left, z, z, root), rtol=1e-9)
 
 
 def test_where_nothing_can_be_told():
     """No input, too few windows, and a residual of zero."""
     draw, z, root = data(2)
     left = residual_of(draw.normal(size=N), z)
-    assert leftover_p_value(left, z, z[:, :0], root) == 1.0
-    assert leftover_p_value(0 * left, z, z, root) == 1.0
+    assert lack_of_fit_p_value(left, z, z[:, :0], root) == 1.0
+    assert lack_of_fit_p_value(0 * left, z, z, root) == 1.0
     few = slice(0, 6)
-    assert leftover_p_value(left[few], z[few], z[few], root[few]) == 1.0
+    assert lack_of_fit_p_value(left[few], z[few], z[few], root[few]) == 1.0
     less = slice(0, UNITS)
-    assert 0 < leftover_p_value(left[less], z[less], z[less], root[less]) < 1
+    assert 0 < lack_of_fit_p_value(left[less], z[less], z[less], root[less]) < 1
 
 
 def test_a_linear_law_costs_no_network(monkeypatch):
