@@ -77,7 +77,7 @@ def correct_at_midpoints(windows: Windows, model, following=None, bend=None) -> 
     first order in the step. So rounds converge faster, even with long steps.
     """
     following = following_rows(windows, windows.history) if following is None else following
-    return _met(windows, jax.vmap(model), following, bend, jnp)
+    return _corrected(windows, jax.vmap(model), following, bend, jnp)
 
 
 def correct_at_midpoints_numpy(
@@ -94,7 +94,7 @@ def correct_at_midpoints_numpy(
     states correct their rates; by default none.
     """
     with np.errstate(all="ignore"):  # a drift may diverge; then nothing is corrected
-        return _met(windows, drift, following, bend, np, means)
+        return _corrected(windows, drift, following, bend, np, means)
 
 
 def _steps(windows: Windows, drift: Callable, following, bend, xp: ModuleType):
@@ -121,7 +121,7 @@ def _steps(windows: Windows, drift: Callable, following, bend, xp: ModuleType):
     return start[:, 0], increment, h, rate
 
 
-def _met(
+def _corrected(
     windows: Windows, drift: Callable, following, bend, xp: ModuleType, means: Any = None
 ) -> Windows:
     """Return windows at the middle of every step, corrected, in NumPy or JAX."""

@@ -404,7 +404,8 @@ def corrected_at_midpoints(screened: Screened) -> Windows:
                 beside = (source == j) & (lag == 1) & around[j]
                 masks[j] = around & (found.mask | (lag > 0)) & ~beside
                 means[j] = True
-    return screened.steps.met_by(fit_screened(screened, to_jax(from_flat_inputs(masks))), means)
+    model = fit_screened(screened, to_jax(from_flat_inputs(masks)))
+    return screened.steps.corrected_by(model, means)
 
 
 def _with_map_inputs(

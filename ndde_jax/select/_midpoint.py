@@ -93,7 +93,7 @@ def midpoint_windows(
                 f"{'both' if rate is not None else tuple(model.lags)}."
             )
     steps = read_steps(x, dt=dt, lags=lags, names=names, prior=prior)
-    return halfway(steps, rate) if model is None else steps.met_by(model)
+    return at_midpoints(steps, rate) if model is None else steps.corrected_by(model)
 
 
 class Steps(NamedTuple):
@@ -105,7 +105,7 @@ class Steps(NamedTuple):
     end: Any
     bend: Any
 
-    def met_by(self, model: Any, means: Bool[np.ndarray, " target"] | None = None) -> Windows:
+    def corrected_by(self, model: Any, means: Bool[np.ndarray, " target"] | None = None) -> Windows:
         """Return the states halfway through each step and the corrected rates, from a model.
 
         `means`: the targets whose delayed sources are read as means over the step, if the model
@@ -127,13 +127,13 @@ def read_steps(x, *, lags, dt=None, names=None, prior=None) -> Steps:
 
 def cut_steps(measured: Measurements, lags: tuple[int, ...], prior) -> Steps:
     """Return the steps of measurements that were read already."""
-    wide = cut_windows(measured, around(lags), "euler", None)
+    wide = cut_windows(measured, interpolation_lags(lags), "euler", None)
     if not measured.data.regular:
         raise ValueError(IRREGULAR)
     return steps_between(wide, lags, read_prior(prior, wide.dim, len(lags)))
 
 
-def around(lags: tuple[int, ...]) -> tuple[int, ...]:
+def interpolation_lags(lags: tuple[int, ...]) -> tuple[int, ...]:
     """Return the lags of the samples that interpolation halfway through a step reads."""
     return tuple(sorted({_shifted(lag, shift) for lag in lags for shift in (-1, 0, 1, 2)}))
 
@@ -154,7 +154,7 @@ def steps_between(wide: Windows, lags: tuple[int, ...], prior: PriorKnowledge) -
     return Steps(plain, end, bend)
 
 
-def halfway(steps: Steps, rate=None) -> Windows:
+def at_midpoints(steps: Steps, rate=None) -> Windows:
     """Return the states halfway through each step, present ones predicted with the expected rates;
     by default those of [`spline_graph`][ndde_jax.select.spline_graph].
     """

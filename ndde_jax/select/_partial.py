@@ -17,7 +17,7 @@ from ..windows._stencils import STENCILS, rings
 from ..windows._windows import PartialWindows, Windows, row_range
 from ._between import standardised
 from ._measured import fit_screened
-from ._midpoint import Steps, around, steps_between
+from ._midpoint import Steps, interpolation_lags, steps_between
 from ._screened import Screened
 
 # Most numbers in the splines of all targets, each in its own windows: 4 GB in double precision.
@@ -49,7 +49,7 @@ def completed(samples: Samples, lags: tuple[int, ...]) -> Completed | None:
     if not samples.regular or not missing.any():
         return None
     # The samples that each window reads, as indices into all recordings joined.
-    offsets = np.array(sorted({*(-lag for lag in around(lags)), *STENCILS["euler"]}))
+    offsets = np.array(sorted({*(-lag for lag in interpolation_lags(lags)), *STENCILS["euler"]}))
     starts = np.cumsum([0, *map(len, samples.values)])[:-1]
     present = np.concatenate(
         [
@@ -117,9 +117,9 @@ def _partial(screened: Screened, samples: Samples) -> PartialWindows:
     rates = np.where(rated, rates, 0)
     if midway:
         wide = of_other_rows(windows, filled, rates, used, windows.position)
-        met = _met_midway(screened, steps_between(wide, windows.lags, windows.prior), rated)
-        filled, rates = np.asarray(met.history), np.where(rated, np.asarray(met.increment), 0)
-        known = _known_midway(known, lags, windows.lags)
+        middle = _midpoints(screened, steps_between(wide, windows.lags, windows.prior), rated)
+        filled, rates = np.asarray(middle.history), np.where(rated, np.asarray(middle.increment), 0)
+        known = _known_at_midpoints(known, lags, windows.lags)
     whole = np.asarray(windows.valid)
     history = np.where(whole[:, None, None], np.asarray(windows.history), filled)
     increment = np.where(whole[:, None], np.asarray(windows.increment), rates)
@@ -132,7 +132,7 @@ def _partial(screened: Screened, samples: Samples) -> PartialWindows:
     )
 
 
-def _met_midway(screened: Screened, steps: Steps, rated: Bool[np.ndarray, "window dim"]) -> Windows:
+def _midpoints(screened: Screened, steps: Steps, rated: Bool[np.ndarray, "window dim"]) -> Windows:
     """Return the states halfway through each step, computed with the drift of the complete windows;
     missing rates are those of this drift.
     """
@@ -145,12 +145,12 @@ def _met_midway(screened: Screened, steps: Steps, rated: Bool[np.ndarray, "windo
     plain = dataclasses.replace(
         steps.plain, increment=to_jax(increment, steps.plain.increment.dtype)
     )
-    return steps._replace(plain=plain).met_by(model)
+    return steps._replace(plain=plain).corrected_by(model)
 
 
 def lags_read(windows: Windows) -> tuple[int, ...]:
     """Return the lags of the samples that a window reads."""
-    return around(windows.lags) if windows.scheme == "midpoint" else windows.lags
+    return interpolation_lags(windows.lags) if windows.scheme == "midpoint" else windows.lags
 
 
 def stencil_of(windows: Windows) -> dict[int, float]:
@@ -204,11 +204,11 @@ def scaled_rows(
     return np.concatenate(states), np.concatenate(rates)
 
 
-def _known_midway(
+def _known_at_midpoints(
     known: Bool[np.ndarray, "window wide dim"], wide: tuple[int, ...], lags: tuple[int, ...]
 ) -> Bool[np.ndarray, "window lag dim"]:
     """Return for which states halfway through a step all samples that interpolation reads are
     measured.
     """
-    read = [[wide.index(lag) for lag in around((lag,))] for lag in lags]
+    read = [[wide.index(lag) for lag in interpolation_lags((lag,))] for lag in lags]
     return np.stack([known[:, places].all(axis=1) for places in read], axis=1)

@@ -14,7 +14,7 @@ from ..samples._samples import Samples, named
 from ..windows._prior import PriorKnowledge, read_prior
 from ..windows._stencils import choose_scheme, reads_filtered, rings
 from ..windows._windows import Measurements, Windows, cut_windows, read_measurements
-from ._midpoint import cut_steps, halfway
+from ._midpoint import at_midpoints, cut_steps
 from ._partial import completed, with_partial
 from ._returns import MOST_PERSISTENCE, correlation_of_neighbours
 from ._screened import Screened
@@ -91,7 +91,7 @@ class _Cut(NamedTuple):
         if reading == "map":
             return Screened(self.windows(), readings=readings)
         steps = cut_steps(self.measured, self.lags, self.prior)
-        return Screened(halfway(steps), steps=steps, readings=readings)
+        return Screened(at_midpoints(steps), steps=steps, readings=readings)
 
 
 def choose_windows(

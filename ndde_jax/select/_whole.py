@@ -133,7 +133,7 @@ class Columns(NamedTuple):
         wide = of_other_rows(self.windows, states, rates, np.ones(len(position), bool), position)
         if self.windows.scheme != "midpoint" or not len(position):
             return dataclasses.replace(wide, history=wide.history[:, : self.windows.n_lags])
-        return steps_between(wide, self.windows.lags, wide.prior).met_by(self.whole.drift)
+        return steps_between(wide, self.windows.lags, wide.prior).corrected_by(self.whole.drift)
 
     def _late(self, values: Any, position: Any, inputs: Any) -> Float[np.ndarray, "window late"]:
         """Return the inputs at delays of their own, or at their candidates where the record does

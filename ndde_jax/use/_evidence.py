@@ -17,7 +17,7 @@ from ..samples._reading import read_alike, read_samples
 from ..samples._samples import Samples
 from ..samples._treatments import HELD
 from ..select._measured import fit_splines, measure_graph
-from ..select._midpoint import halfway, read_steps
+from ..select._midpoint import at_midpoints, read_steps
 from ..select._screened import Screened
 from ..windows._windows import Windows, lagged_windows
 from ._arguments import inputs_of, kept_lags, variable
@@ -92,7 +92,7 @@ def _windows(found: Any, samples: Samples) -> Windows:
     """Return windows with the scheme and lags of the discovery."""
     scheme, alike = found.windows.scheme, dict(lags=found.lags, prior=found.windows.prior)
     if scheme == "midpoint":
-        return halfway(read_steps(samples, **alike))
+        return at_midpoints(read_steps(samples, **alike))
     return lagged_windows(samples, scheme=scheme, **alike)
 
 

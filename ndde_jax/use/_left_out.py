@@ -23,7 +23,7 @@ from ..samples._reading import read_samples
 from ..samples._samples import Samples
 from ..select._between import NEAREST, Record, fewest_windows
 from ..select._measured import fit_splines
-from ..select._midpoint import halfway, read_steps
+from ..select._midpoint import at_midpoints, read_steps
 from ..simulate._solve import solve_sdde
 from ..windows._windows import KnownData, lagged_windows
 from ._arguments import edges_of_inputs
@@ -275,9 +275,9 @@ def refitted(found: Any, samples: Samples, scheme: str) -> NeuralDDE:
     if scheme != "midpoint":
         return fit_splines(lagged_windows(samples, lags=found.lags, scheme=scheme), found.reads)
     steps = read_steps(samples, lags=found.lags)
-    model = fit_splines(halfway(steps), found.reads)
+    model = fit_splines(at_midpoints(steps), found.reads)
     for _ in range(found.recipe.passes - 1):
-        model = fit_splines(steps.met_by(model), found.reads)
+        model = fit_splines(steps.corrected_by(model), found.reads)
     return model
 
 

@@ -109,7 +109,7 @@ def test_steps_are_met_halfway_as_in_memory(size, monkeypatch):
     x = path(400)
     steps = read_steps(x, dt=DT, lags=LAGS)
     drift = fit_splines(steps.plain, "full")
-    windows = steps.met_by(drift)
+    windows = steps.corrected_by(drift)
     assert_same_sums(sums_over(columns_of(windows, drift), in_pieces(x, size)()), windows)
 
 

@@ -12,7 +12,7 @@ from benchmarks.verdict import kinds, sized
 from ndde_jax.fit._flow import correct_at_midpoints
 from ndde_jax.regression import compare_readings
 from ndde_jax.select._measured import fit_splines
-from ndde_jax.select._midpoint import halfway, read_steps
+from ndde_jax.select._midpoint import at_midpoints, read_steps
 from ndde_jax.select._reading import choose_windows
 
 from .small import delayed_pair, lorenz_ring
@@ -300,8 +300,8 @@ def test_rates_that_no_step_back_can_correct_stay_as_they_are():
         store[k + 1] = 0.9 * store[k] + rain[k] * (1 + store[k] / 50)
     x = np.stack([rain, store], axis=1)
     steps = read_steps(x, dt=1.0, lags=(0, 1))
-    model = fit_splines(halfway(steps), np.ones((2, 2, 2), bool))
-    met, plain = steps.met_by(model), steps.plain
+    model = fit_splines(at_midpoints(steps), np.ones((2, 2, 2), bool))
+    met, plain = steps.corrected_by(model), steps.plain
     rates = np.asarray(met.increment)[np.asarray(met.valid)]
     # The part of the store explained by the present rain, before and after a correction.
     states = np.asarray(met.history)[np.asarray(met.valid)].reshape(len(rates), -1)
