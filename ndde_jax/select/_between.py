@@ -87,7 +87,7 @@ class Record(NamedTuple):
         for offset, value in zip(offsets, samples.values, strict=True):
             values[offset : offset + len(value)] = standardised(value, windows)
         forward = windows.scheme in ("midpoint", "euler")
-        later = _later(windows) if forward else np.zeros(windows.dim)
+        later = _effective_time(windows) if forward else np.zeros(windows.dim)
         return cls(
             values, position, forward, later, forward & InterpolationErrors.of([values]).rough
         )
@@ -152,7 +152,7 @@ def standardised(values: Any, windows: Windows) -> Float[np.ndarray, "time dim"]
     return (np.asarray(values, float) - np.asarray(center, float)) / np.asarray(scale, float)
 
 
-def _later(windows: Windows) -> Float[np.ndarray, " target"]:
+def _effective_time(windows: Windows) -> Float[np.ndarray, " target"]:
     """Return by how many samples the effective time of a driver is after the middle of the step.
 
     Under damping at the rate g, an effect at the fraction v of a step is weighted by
@@ -261,7 +261,7 @@ class Linearised(NamedTuple):
     - `slopes`: derivatives of the prediction with respect to each delay, orthogonal to the columns
         of the model, `[window term]`.
     - `residual`: standardised, weighted.
-    - `criterion`, `risk`: as in [`Settled`][ndde_jax.select._between.FittedDelays].
+    - `criterion`, `risk`: as in [`FittedDelays`][ndde_jax.select._between.FittedDelays].
     - `stretch`: the stretch of the record that contains each window.
     - `terms`: the terms of the model; the same at all delays that are compared.
     """
@@ -318,7 +318,7 @@ def linearised(
         (int(i), d, record.straight(int(i), d, other)) for i, d in zip(sources, delay, strict=True)
     ]
     states = [
-        np.stack([record.at(i, beside(d, h), target, lines) for i, d, lines in read], axis=1)
+        np.stack([record.at(i, shifted(d, h), target, lines) for i, d, lines in read], axis=1)
         for h in (-REACH, 0.0, REACH)
     ]
     seen = np.isfinite(sum(states)).all(axis=1) & (data.weight > 0)
@@ -347,7 +347,7 @@ def linearised(
     return Linearised(slopes, fit.residual, criterion, float(fit.risk), stretch, terms)
 
 
-def beside(delay: float, shift: float) -> float:
+def shifted(delay: float, shift: float) -> float:
     """Return a delay and, for a `shift` of plus or minus `REACH`, the two whose difference gives
     its derivative: both later where the earlier one would be within the step that is explained.
     """
@@ -427,7 +427,7 @@ class Refiner:
         None if it needs no such delay.
         """
         output = self.data.outputs[:, j]
-        steps, found = self.asks(j, mask, cost), None
+        steps, found = self.delays_to_try(j, mask, cost), None
         while True:
             try:
                 at = steps.send(found)
@@ -435,7 +435,7 @@ class Refiner:
                 return end.value
             found = self.searched(j, self.with_delays(j, at), output, at)
 
-    def asks(
+    def delays_to_try(
         self, j: int, mask: KnownMask, cost: float
     ) -> Generator["Delayed", "tuple[float, Refined] | None", Refined | None]:
         """Yield the delays to search a target with, and receive what each search found, from a
@@ -600,7 +600,7 @@ class Refiner:
         that is among given inputs.
         """
         around = [mask.copy(), mask.copy()]
-        for place in np.flatnonzero(mask & self.off(found)):
+        for place in np.flatnonzero(mask & self.away_from_candidate(found)):
             own = np.flatnonzero(self.places[j] & (self.source == self.source[place]))
             far = self.lag[own] - found.delays[place]
             for side in (own[far < 0][::-1], own[far > 0]):
@@ -616,13 +616,13 @@ class Refiner:
         the interval of the delay and not close to it.
         """
         near = np.fmax(np.fmax(found.halves, FINEST), NEAR_CANDIDATE * self.gap)
-        return bool((self._off(found) > near).any())
+        return bool((self._distance_to_candidate(found) > near).any())
 
-    def off(self, found: Refined) -> KnownMask:
+    def away_from_candidate(self, found: Refined) -> KnownMask:
         """Return the places whose candidate is outside the interval of the delay."""
-        return self._off(found) > np.fmax(np.nan_to_num(found.halves), FINEST)
+        return self._distance_to_candidate(found) > np.fmax(np.nan_to_num(found.halves), FINEST)
 
-    def _off(self, found: Refined) -> Float[np.ndarray, " input"]:
+    def _distance_to_candidate(self, found: Refined) -> Float[np.ndarray, " input"]:
         return np.nan_to_num(np.abs(self.lag - found.delays))
 
 

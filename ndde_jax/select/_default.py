@@ -487,7 +487,7 @@ def _with_drift_on_candidates(
         if own is None:
             continue
         delays[j], halves[j] = (np.where(mask[j], a, np.nan) for a in (own.delays, own.halves))
-        if closed.refiners[j].off(own).any():
+        if closed.refiners[j].away_from_candidate(own).any():
             sets = closed.refiners[j].readings(j, own, mask[j], closed.plain[j].mask)
             every = screened.fit(j, np.any(sets, axis=0))
             late[j] = sorted((every.on(inputs) for inputs in sets), key=TargetFit.criterion)

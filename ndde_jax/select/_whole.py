@@ -23,7 +23,7 @@ from ..regression._summed import Summed, Sums, summed_design, sums_of
 from ..regression._terms import Own, best_fit
 from ..samples._chunks import Chunks, as_block
 from ..windows._windows import KnownData, Windows, row_range
-from ._between import REACH, Delayed, Record, Refined, Refiner, beside, newton_step, standardised
+from ._between import REACH, Delayed, Record, Refined, Refiner, newton_step, shifted, standardised
 from ._measured import fit_screened
 from ._midpoint import steps_between
 from ._partial import lags_read, of_other_rows, scaled_rows, stencil_of
@@ -273,7 +273,7 @@ def _refined(
     fits: list[TargetFit] = list(plain)
     found: dict[int, tuple[float, Refined] | None] = dict.fromkeys(range(len(refiners)))
     steps = {
-        j: refiner.asks(j, plain[j].mask, plain[j].criterion())
+        j: refiner.delays_to_try(j, plain[j].mask, plain[j].criterion())
         for j, refiner in enumerate(refiners)
     }
     seen: dict[tuple[int, int], TargetFit] = {}
@@ -322,7 +322,7 @@ class _Late(NamedTuple):
             for place in map(int, at.places):
                 delay, own = float(at.delays[place]), refiners[j]
                 straight = own.record.straight(int(own.source[place]), delay)
-                given += [_LateInput(j, place, beside(delay, d), straight, d) for d in shifts]
+                given += [_LateInput(j, place, shifted(delay, d), straight, d) for d in shifts]
         return cls(given, len(refiners[0].lag))
 
     def inputs(self, j: int, shift: float) -> Int[np.ndarray, " input"]:
