@@ -31,7 +31,7 @@ class Completed(NamedTuple):
     """The samples with estimates in the windows that miss fewest values, and a sentence on it."""
 
     samples: Samples
-    said: str
+    note: str
 
 
 def completed(samples: Samples, lags: tuple[int, ...]) -> Completed | None:
@@ -79,12 +79,12 @@ def completed(samples: Samples, lags: tuple[int, ...]) -> Completed | None:
     values = np.split(np.where(fill, mean, every), starts[1:])
     values = tuple(new.astype(x.dtype) for new, x in zip(values, samples.values, strict=True))
     made = dataclasses.replace(samples, values=values)
-    said = (
+    note = (
         f"{complete} of {len(gone)} windows are complete. Initially, {enough - complete} of those "
         f"with the fewest missing values are completed by {int(fill.sum())} estimates. Each "
         "variable is then explained in all windows in which its rate and inputs are measured."
     )
-    return Completed(made, said)
+    return Completed(made, note)
 
 
 def with_partial(screened: Screened, samples: Samples) -> Screened:

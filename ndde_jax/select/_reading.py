@@ -121,7 +121,7 @@ def choose_windows(
         if rings(np.asarray(screened.windows.ringing)):  # estimates would be inseparable
             screened, choices = _chosen(samples, samples, lags, scheme, prior)
         else:
-            choices = (*choices, more.said)
+            choices = (*choices, more.note)
     return Chosen(screened, choices, time.perf_counter() - started)
 
 

@@ -25,7 +25,7 @@ from ._reading import Chosen, choose_windows
 CLEARLY = 0.15
 
 
-class Settled(NamedTuple):
+class SeasonDecision(NamedTuple):
     """The samples after the decision on a season, and the windows chosen for them, if any."""
 
     samples: Samples
@@ -39,7 +39,7 @@ def with_own_rhythm(
     lags,
     prior: PriorKnowledge | None,
     inputs: tuple[str, ...] = (),
-) -> Settled:
+) -> SeasonDecision:
     """Return the samples that [`prepare_samples`][ndde_jax.prepare_samples] made with `steps`,
     with the season restored if graphs at `lags` show that the system generates it; a treatment
     named `"rhythm"`, which changes nothing, then reports it. Samples that came with the season
@@ -47,7 +47,7 @@ def with_own_rhythm(
     """
     season = next((t for t in samples.treatments if t.name == "season"), None)
     if season is None or "season" not in steps:
-        return Settled(samples, None)
+        return SeasonDecision(samples, None)
     without = [step for step in steps if step != "season"]
     whole = prepare_samples(samples.as_measured(), without, inputs, samples.transform)
     waves = 2 * len(season.periods)
@@ -59,7 +59,7 @@ def with_own_rhythm(
         kept, 0, names, prior
     )
     if not gain > CLEARLY:
-        return Settled(samples, removed)
+        return SeasonDecision(samples, removed)
     periods = " and ".join(
         time_span(period, unit=samples.time_unit, digits=4) for period in season.periods
     )
@@ -74,7 +74,7 @@ def with_own_rhythm(
         coefficients=(),
         **{name: getattr(whole, name) for name in ("values", "times", "dt", "regular")},
     )
-    return Settled(dataclasses.replace(whole, treatments=(*whole.treatments, rhythm)), kept)
+    return SeasonDecision(dataclasses.replace(whole, treatments=(*whole.treatments, rhythm)), kept)
 
 
 def log_residual_variance(

@@ -201,7 +201,7 @@ def test_windows_that_miss_fewest_values_are_completed():
     assert np.mean((values - x)[added] ** 2) < 0.75 * x[added].var()
     complete = int(ndde.lagged_windows(made.samples, lags=(0, 1, 2)).n_valid)
     assert complete >= 10 * 12
-    assert f"{added.sum()} estimates" in made.said
+    assert f"{added.sum()} estimates" in made.note
     assert completed(ndde.read_samples(outages(x, 0.02), dt=1.0), (0, 1)) is None
 
 
