@@ -29,7 +29,7 @@ MANY_QUANTILES = tuple(np.linspace(0.02, 0.98, 21).tolist())
 # Squared interpolation error from neighbours, relative to a step, below which a path is smooth.
 SMOOTH = 0.25
 # Squared error of cubics, relative to that of lines, below which a path is clearly curved.
-BENT = 0.5
+CURVED = 0.5
 
 
 def knots_of(
@@ -115,9 +115,9 @@ class InterpolationErrors(NamedTuple):
         return self.lines <= self.cubics
 
     @property
-    def bent(self) -> Bool[np.ndarray, " dim"]:
+    def curved(self) -> Bool[np.ndarray, " dim"]:
         """The variables with a clearly curved path: cubics err less than half as much as lines."""
-        return self.cubics < BENT * self.lines
+        return self.cubics < CURVED * self.lines
 
     @property
     def least(self) -> Float[np.ndarray, " dim"]:

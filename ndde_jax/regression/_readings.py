@@ -121,16 +121,16 @@ class Readings(NamedTuple):
         return "flow" if self.evidence >= self.clear else "undecided"
 
 
-def mean_weights(delay: float, bend: bool | Bool[np.ndarray, " variable"] = False) -> np.ndarray:
+def mean_weights(delay: float, curved: bool | Bool[np.ndarray, " variable"] = False) -> np.ndarray:
     """Return the weights of the features at l − 1, l and l + 1 samples ago in their mean over a
     step, where l is the integer part of a delay. Features are linear between samples, or parabolic
-    if they `bend`. `[3]` or `[3 variable]`.
+    if they are `curved`. `[3]` or `[3 variable]`.
     """
     late, early = 1 - delay % 1, delay % 1
     lines = late**2 / 2, 1 - (late**2 + early**2) / 2, early**2 / 2
     # The area between a parabola and a line is the same in either half, wherever the step begins.
     area = 1 / 12, -1 / 6, 1 / 12
-    return np.stack([line - bend * a for line, a in zip(lines, area, strict=True)])
+    return np.stack([line - curved * a for line, a in zip(lines, area, strict=True)])
 
 
 def allowing(nats: Float[np.ndarray, " target"], windows: float) -> Float[np.ndarray, " target"]:
@@ -271,8 +271,8 @@ class _Regression:
 def _used(level: Int[np.ndarray, " input"]) -> Int[np.ndarray, " column"]:
     """Return the columns of inputs at some levels."""
     line = np.flatnonzero(level > OUT) * WIDTH
-    bend = (np.flatnonzero(level > LINE)[:, None] * WIDTH + np.arange(1, WIDTH)).ravel()
-    return np.concatenate([line, bend])
+    curve = (np.flatnonzero(level > LINE)[:, None] * WIDTH + np.arange(1, WIDTH)).ravel()
+    return np.concatenate([line, curve])
 
 
 class _Flow(_Regression):
@@ -283,7 +283,7 @@ class _Flow(_Regression):
 
     def __init__(self, steps: _Steps, candidates: "_Candidates", *given):
         self.around, self.delays = steps.around, candidates.delays
-        self.now, self.knots, self.bend = steps.now, steps.knots, steps.between.bent
+        self.now, self.knots, self.curved = steps.now, steps.knots, steps.between.curved
         self.short = [place for place, delay in enumerate(self.delays) if delay < 1]
         self.parts = candidates.parts(self.delays)
         columns = [self._mean(delay, steps.around[0]) for delay in self.delays]
@@ -304,7 +304,7 @@ class _Flow(_Regression):
     def _mean(self, delay: float, end):
         lag = int(delay)
         later = end if lag == 0 else self.around[lag - 1]
-        late, at, early = mean_weights(delay, self.bend)[..., None]
+        late, at, early = mean_weights(delay, self.curved)[..., None]
         mean = late * later + at * self.around[lag]
         return mean + early * self.around[lag + 1] if early.any() else mean
 

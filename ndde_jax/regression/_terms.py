@@ -339,10 +339,10 @@ class _Rate(NamedTuple):
     - `y`: the rate, `[window]`; `cross`: its inner products with all features, `[input width]`.
     - `allowed`, `required`: inputs that it may and must depend on, `[input]`.
     - `n`: number of windows.
-    - `bent`: whether splines of inputs and products of all inputs are allowed.
+    - `curved`: whether splines of inputs and products of all inputs are allowed.
     - `choices`: number of inputs among which a choice is made.
     - `relaxed`: whether the search only collects inputs to start another search from.
-    - `own`: its own state, if only this is multiplied unless the rate is `bent`.
+    - `own`: its own state, if only this is multiplied unless the rate is `curved`.
     """
 
     y: Any
@@ -350,7 +350,7 @@ class _Rate(NamedTuple):
     allowed: Any
     required: Any
     n: Any
-    bent: Any
+    curved: Any
     choices: int
     relaxed: Any = False
     own: Own | None = None
@@ -371,7 +371,7 @@ def _problem(design: Design, rate: _Rate, slots: Any, products: _Products, place
     xp = namespace_of((design, rate, slots, products))
     y, dtype = rate.y, rate.y.dtype
     own_present = design.present[slots] & xp.logical_or(
-        rate.bent, (np.arange(design.width) == 0)[None]
+        rate.curved, (np.arange(design.width) == 0)[None]
     )
     pairs, count, among = products.pairs, products.pairs.shape[0], slots.shape[0]
     spare, full = (0, design.width - 3), (0, 0)
@@ -434,7 +434,7 @@ def _with_products(
     level = xp.where(here, found.level[:among, None], OUT).max(0)
     used, straight = found.level[among:] > OUT, found.level[among:] == CURVE
     level = xp.maximum(level, _in_pairs(pairs, straight, n_inputs).astype(level.dtype))
-    return Terms(level, pairs, used, xp.logical_not(rate.bent)), found.cost
+    return Terms(level, pairs, used, xp.logical_not(rate.curved)), found.cost
 
 
 def _gains_of_products(design: Design, fit: Fit, some: Any = slice(None)) -> Any:
@@ -466,7 +466,7 @@ def _promising(design: Design, fit: Fit, rate: _Rate) -> _Products:
         gain = _gains_of_products(design, fit)[first, second]
     usable = rate.allowed[first] & rate.allowed[second]
     if xp is not np and rate.own is not None:
-        usable = usable & (rate.bent | rate.own.multiplied()[first, second])
+        usable = usable & (rate.curved | rate.own.multiplied()[first, second])
     read = fit.terms.reads()
     new = (~read[first]).astype(gain.dtype) + (~read[second]).astype(gain.dtype)
     share = xp.minimum(gain / (fit.risk + FLOOR), 0.99)
@@ -501,10 +501,10 @@ def _candidates(terms: Terms, more: _Products, others: _Products) -> _Products:
     return _Products(pairs[kept], there[kept], more.score)
 
 
-def _straight_or_bent(design: Design, y: Any, mask: Any) -> Terms:
+def _lines_or_curves(design: Design, y: Any, mask: Any) -> Terms:
     straight = Terms.lines(mask)
-    bent = straight._replace(level=np.where(mask, CURVE, OUT))
-    return min((straight, bent), key=lambda terms: fit_terms(design, y, terms).criterion())
+    curved = straight._replace(level=np.where(mask, CURVE, OUT))
+    return min((straight, curved), key=lambda terms: fit_terms(design, y, terms).criterion())
 
 
 def _most(required: Any) -> int:
@@ -564,15 +564,15 @@ def _sums(splines: Problem, most: int) -> tuple[Selection, Selection]:
     pairs = np.stack([best_pair_of_lines(gram, cross, allowed) for cross, allowed in each])
     starts = (None, pairs, many.level)
     linear = best_of(search_from(lines, starts, most))
-    bent = search_known(splines, None, most)
-    again = np.flatnonzero(((linear.level > OUT) & (bent.level == OUT)).any(axis=1))
+    curved = search_known(splines, None, most)
+    again = np.flatnonzero(((linear.level > OUT) & (curved.level == OUT)).any(axis=1))
     if len(again):
         start = np.where(linear.level[again] > OUT, CURVE, OUT)
         new = search_known(splines.of_targets(again), start, most)
-        new = best_of([bent.of_targets(again), new])
-        for whole, part in zip(bent, new, strict=True):
+        new = best_of([curved.of_targets(again), new])
+        for whole, part in zip(curved, new, strict=True):
             whole[again] = part
-    return linear, bent
+    return linear, curved
 
 
 def find_sums(design: Design, outputs: Any, allowed: Any, required: Any) -> list[Terms]:
@@ -615,7 +615,7 @@ def find_all_terms(
     own = [None] * len(allowed) if own is None else own
     most = _most(required.sum(1).max(initial=0)[None])
     problem = _problem_of_sums(design, outputs, allowed, required, choices)
-    linear, bent = _sums(problem, most)
+    linear, curved = _sums(problem, most)
     present: list[Terms | None] = [None] * len(allowed)
     if 0 < step < design.n_inputs:
         if now is None:
@@ -627,7 +627,7 @@ def find_all_terms(
     rows = zip(outputs.T, problem.cross, allowed, required, strict=True)
     rates = [_Rate(*row, design.n_windows, True, choices) for row in rows]
     return [
-        _find_known(design, rate, linear.of_targets(j), bent.of_targets(j), present[j], own[j])
+        _find_known(design, rate, linear.of_targets(j), curved.of_targets(j), present[j], own[j])
         for j, rate in enumerate(rates)
     ]
 
@@ -669,7 +669,7 @@ def find_terms(
     if namespace_of((design, y, allowed, required)) is jnp:
         return find_traced(design, y, allowed, required, step, own)[0]
     if required.sum() > MANY:
-        return _straight_or_bent(design, y, required)
+        return _lines_or_curves(design, y, required)
     if not allowed.all():
         return _find_among(design, y, allowed, required, own)
     return find_all_terms(design, y[:, None], allowed[None], required[None], step, own=[own])[0]
@@ -721,7 +721,7 @@ def _find_known(
     design: Design,
     rate: _Rate,
     linear: Selection,
-    bent: Selection,
+    curved: Selection,
     now: Terms | None,
     own: Own | None,
 ) -> Terms:
@@ -730,14 +730,14 @@ def _find_known(
     """
     y, allowed, required = rate.y, rate.allowed, rate.required
     if required.sum() > MANY:
-        return _straight_or_bent(design, y, required)
+        return _lines_or_curves(design, y, required)
     most = _most(required)
     # There may be many weak linear terms, each of them cheap.
     if most < len(allowed) and (linear.level > OUT).sum() >= most:
         splines = _problem_of_sums(design, y[:, None], allowed[None], required[None], rate.choices)
         linear = search_roomy(_of_lines(splines), linear.level, 2 * most)
     nothing = Terms.none(design.n_inputs, np)
-    best = [(nothing._replace(level=kind.level), kind.cost) for kind in (linear, bent)]
+    best = [(nothing._replace(level=kind.level), kind.cost) for kind in (linear, curved)]
     if now is not None:
         best.append((now, fit_terms(design, y, now).criterion(rate.choices)))
     if len(nothing.pairs) and design.width == WIDTH:
@@ -763,9 +763,9 @@ def _find_known(
             if pruned[1] < min(cost for _, cost in best) - PROGRESS:
                 best.append(_with_rounds(design, rate, *pruned, most))
         if own is not None:
-            straight = rate._replace(bent=False, own=own)
+            straight = rate._replace(curved=False, own=own)
             terms, cost = _with_rounds(design, straight, *best[0], most)
-            if terms.used.any() and cost < _cost_of_a_bend(design, straight, best[0][0], own):
+            if terms.used.any() and cost < _cost_of_a_curve(design, straight, best[0][0], own):
                 best.append((terms, cost))
     return min(best, key=lambda one: one[1])[0]
 
@@ -810,7 +810,7 @@ def _with_rounds(
     return terms, cost
 
 
-def _cost_of_a_bend(design: Design, rate: _Rate, linear: Terms, own: Own) -> Any:
+def _cost_of_a_curve(design: Design, rate: _Rate, linear: Terms, own: Own) -> Any:
     """Return the criterion of linear terms with a curve of the own state that costs two columns.
 
     Products of the own state with others that resemble it follow its curve. They cost less than
@@ -818,9 +818,9 @@ def _cost_of_a_bend(design: Design, rate: _Rate, linear: Terms, own: Own) -> Any
     """
     xp = namespace_of((design, rate.y, tuple(linear)))
     here = np.arange(design.n_inputs) == own.place
-    bent = linear._replace(level=xp.where(here, CURVE, linear.level))
-    fit = fit_terms(design, rate.y, bent)
-    return fit._replace(charged=bent.reads().sum() + 1).criterion(rate.choices)
+    curved = linear._replace(level=xp.where(here, CURVE, linear.level))
+    fit = fit_terms(design, rate.y, curved)
+    return fit._replace(charged=curved.reads().sum() + 1).criterion(rate.choices)
 
 
 def find_traced(
@@ -838,13 +838,14 @@ def find_traced(
     now = np.arange(n_inputs) < step
 
     def searched(begun, kind):
-        (begin, linear, least), (bent, at_once, relaxed, goes_on, multiplied, of_now) = begun, kind
-        modulated = at_once & ~bent
+        begin, linear, least = begun
+        curved, at_once, relaxed, goes_on, multiplied, of_now = kind
+        modulated = at_once & ~curved
         begin = jnp.where(modulated, linear, begin)
         may = jnp.asarray(allowed) & (jnp.asarray(required) | now | ~of_now)
         given = (may, jnp.asarray(required), design.n_windows)
-        rate = _Rate(y, cross, *given, bent, n_inputs, relaxed, own)
-        level = jnp.where(begin > OUT, jnp.where(bent, CURVE, LINE), OUT).astype(begin.dtype)
+        rate = _Rate(y, cross, *given, curved, n_inputs, relaxed, own)
+        level = jnp.where(begin > OUT, jnp.where(curved, CURVE, LINE), OUT).astype(begin.dtype)
         start = nothing._replace(level=jnp.where(goes_on, level, nothing.level))
         whole = _multiplied(start)
         start = jax.tree.map(lambda a, b: jnp.where(multiplied, a, b), whole, start)
@@ -878,20 +879,20 @@ def find_traced(
             return new, jnp.where(better, new_cost, cost), count + 1, better
 
         endless, zero = jnp.asarray(jnp.inf, y.dtype), jnp.zeros((), jnp.int32)
-        rounds = jnp.where(at_once, ROUNDS, jnp.where(bent, ROUNDS + 1, 1))
+        rounds = jnp.where(at_once, ROUNDS, jnp.where(curved, ROUNDS + 1, 1))
         terms, cost, *_ = jax.lax.while_loop(
             lambda c: c[3] & (c[2] < rounds), improve, (start, endless, zero, jnp.asarray(True))
         )
         cost = jnp.where(relaxed, endless, cost)
         if own is not None:
-            bend = jax.lax.cond(
+            curve = jax.lax.cond(
                 modulated,
-                lambda: _cost_of_a_bend(design, rate, nothing._replace(level=linear), own),
+                lambda: _cost_of_a_curve(design, rate, nothing._replace(level=linear), own),
                 lambda: endless,
             )
-            worthless = modulated & ~(terms.used.any() & (cost < bend))
+            worthless = modulated & ~(terms.used.any() & (cost < curve))
             cost = jnp.where(worthless, endless, cost)
-        better = ~bent & ~at_once & (of_now | (cost < least))
+        better = ~curved & ~at_once & (of_now | (cost < least))
         linear, least = jnp.where(better, terms.level, linear), jnp.where(better, cost, least)
         return (terms.level, linear, least), (terms, cost)
 

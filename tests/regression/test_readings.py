@@ -119,7 +119,7 @@ def test_neighbours_tell_smooth_paths():
         < InterpolationErrors.of([power]).cubics[0]
     )
     np.testing.assert_array_equal(between.least, [between.lines[0], between.quintics[1]])
-    assert between.bent.tolist() == [False, True] and not between.smooth
+    assert between.curved.tolist() == [False, True] and not between.smooth
     assert InterpolationErrors.of([wave[:, None]]).smooth
     # Recordings too short for a guess add nothing.
     more = InterpolationErrors.of([np.stack([walk, wave], axis=1), np.zeros((5, 2))])
