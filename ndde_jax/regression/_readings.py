@@ -133,7 +133,9 @@ def mean_weights(delay: float, curved: bool | Bool[np.ndarray, " variable"] = Fa
     return np.stack([line - curved * a for line, a in zip(lines, area, strict=True)])
 
 
-def allowing(nats: Float[np.ndarray, " target"], windows: float) -> Float[np.ndarray, " target"]:
+def with_allowance(
+    nats: Float[np.ndarray, " target"], windows: float
+) -> Float[np.ndarray, " target"]:
     """Return the log likelihood ratio of the flow to the map on a smooth path, with an allowance
     for interpolation errors: the flow may leave up to ten times the residual variance of the map,
     and is then likelier by ten nats.
@@ -263,7 +265,7 @@ class _Regression:
                 cost[j] = some.search(level[None, used])[0].cost[0]
         return cost
 
-    def left(self, found: Selection) -> Float[np.ndarray, "window target"]:
+    def residuals(self, found: Selection) -> Float[np.ndarray, "window target"]:
         """Return the residuals of a choice, times the square root of the weight of each window."""
         return self.root * (self.rates - self.refit(found, self.columns).says)
 
@@ -319,7 +321,7 @@ class _Flow(_Regression):
             if not set(part).isdisjoint(self.short):
                 lines[:, len(self.delays) + number] = lines[:, part].mean(axis=1)
 
-    def settle(self, found: Selection, ahead) -> _Fit:
+    def with_end_predicted(self, found: Selection, ahead) -> _Fit:
         """Return the fit of a graph with the end of the step predicted by its own drift."""
         fit = _Fit(found, ahead)
         for _ in range(SETTLES):
@@ -610,11 +612,11 @@ def _compare(
         trust = read.calibration()
         weighed = _Compared.of(steps, candidates, allowed, required, 1 / variance)
         nats = weighed.nats * weighed.calibration()
-    smooth = steps.between.smooth and not read.swings(candidates, steps)
+    smooth = steps.between.smooth and not read.is_smooth_map(candidates, steps)
     whole, doubtful = n < most, 0.0
     if smooth:
-        allowed_for = allowing(nats, float(n))
-        if whole and nats.sum() < 0 and read.as_simple(steps):
+        allowed_for = with_allowance(nats, float(n))
+        if whole and nats.sum() < 0 and read.is_simple_map(steps):
             doubtful = float(allowed_for[0] - nats[0])
         nats = allowed_for
     told = whole and nats.sum() < CLEARLY
@@ -666,12 +668,12 @@ class _Compared(NamedTuple):
         from_map = candidates.to_flow(best_of(maps).level)
         starts = as_flow.search(None, from_map)
         fitted = [(found, as_flow.refit(found, as_flow.at_start).says) for found in starts]
-        best = min((as_flow.settle(*one) for one in fitted), key=_Fit.total)
+        best = min((as_flow.with_end_predicted(*one) for one in fitted), key=_Fit.total)
         for _ in range(ROUNDS):
             before = best.total()
             as_flow.end_at(best.says)
             searched = as_flow.search(None, best.found.level, from_map)
-            settled = [as_flow.settle(found, best.says) for found in searched]
+            settled = [as_flow.with_end_predicted(found, best.says) for found in searched]
             best = min((best, *settled), key=_Fit.total)
             if not best.total() < before - PROGRESS:
                 break
@@ -680,7 +682,7 @@ class _Compared(NamedTuple):
         from_flow_too = as_map.search(from_flow) if candidates.n_means() else []
         of_map = best_of([plain, *maps, *from_flow_too])
         as_flow.end_at(best.says)
-        left = np.stack([as_map.left(of_map), as_flow.left(best.found)])
+        left = np.stack([as_map.residuals(of_map), as_flow.residuals(best.found)])
         costs = of_map.cost, best.found.cost
         if not steps.measured and of_map.cost.sum() > best.total() - 2 * CLEARLY:
             costs = _with_ends(as_map, of_map, left[0], steps), costs[1]
@@ -691,7 +693,7 @@ class _Compared(NamedTuple):
             costs = tuple(one.cost_within(found, counting) for one, found in pairs)
         return cls(as_map, plain, best, left, (costs[0] - costs[1]) / 2)
 
-    def swings(self, candidates: "_Candidates", steps: _Steps) -> bool:
+    def is_smooth_map(self, candidates: "_Candidates", steps: _Steps) -> bool:
         """Return whether a map is smooth by itself: every variable depends linearly on its own
         past, and the residual of its steps is noise, larger than the interpolation error from both
         sides. It is not measurement error, for which interpolation of higher order is worse.
@@ -703,7 +705,7 @@ class _Compared(NamedTuple):
         noise = (ratio > 1) & (between.quintics < between.cubics)
         return bool((lines & noise).all() and np.median(ratio) > CARRIED)
 
-    def as_simple(self, steps: _Steps) -> bool:
+    def is_simple_map(self, steps: _Steps) -> bool:
         """Return whether the map has few inputs, no more than the flow, and its residual is noise
         that no variable carries on.
         """

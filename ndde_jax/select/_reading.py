@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Bool, Float
 
-from ..regression._readings import CLEARLY, Readings, allowing, compare_readings
+from ..regression._readings import CLEARLY, Readings, compare_readings, with_allowance
 from ..samples._factors import factor_nats, proportional
 from ..samples._holds import clock_of, is_switch
 from ..samples._samples import Samples, named
@@ -404,4 +404,4 @@ def _nats_of_searches(
     if not readings.smooth:
         return nats
     multiplied = np.asarray(as_map.found.products) + np.asarray(as_flow.found.products) > 0
-    return allowing(np.where(multiplied | (nats > 0), nats, readings.nats), n)
+    return with_allowance(np.where(multiplied | (nats > 0), nats, readings.nats), n)
