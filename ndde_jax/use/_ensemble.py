@@ -34,7 +34,7 @@ from ..regression import Sums, sums_of
 from ..regression._design import WIDTH, knots_of, spline_terms
 from ..select._splines import FLOOR
 from ._arguments import neighbours
-from ._one_step import Rows, lead, step_rows
+from ._one_step import Rows, quadrature, step_rows
 
 RIDGE = 1e-8
 # Relative size below which a difference of eigenvalues, or of eigenvectors, is rounding.
@@ -733,7 +733,7 @@ def fit_steps(
             ]
             return learned(z) + np.stack(extra, axis=1)
 
-        path, _ = lead(corrected, rows, found.lags, dt, step, given)
+        path, _ = quadrature(corrected, rows, found.lags, dt, step, given)
         said, designs = path.mean(learned), [path.mean(target.basis) for target in targets]
         left = rate - said
         own = [_correction(*each) for each in zip(targets, designs, left.T, strict=True)]
@@ -763,7 +763,7 @@ def fit_steps(
     basis, place = basis.part(np.flatnonzero(used))
     center, spread = center[:, place], spread[..., place]
     drift = center_drift(learned, trust, basis, center)
-    residual = rows.next - rows.now - dt * lead(drift, rows, found.lags, dt, step, given)[1]
+    residual = rows.next - rows.now - dt * quadrature(drift, rows, found.lags, dt, step, given)[1]
     return Fitted(step, basis, trust, center, spread, residual, freedom)
 
 

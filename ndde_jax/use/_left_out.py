@@ -36,7 +36,7 @@ from ._ensemble import (
     make_basis,
     rates_of,
 )
-from ._one_step import Quadrature, lead, samples_of
+from ._one_step import Quadrature, quadrature, samples_of
 
 # ---- curvature ----
 
@@ -66,7 +66,7 @@ class Center:
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Left:
+class CenterResiduals:
     """The residuals of the centre of an ensemble.
 
     - `histories`: histories at the start of the steps; `path`: their quadrature points under the
@@ -82,12 +82,12 @@ class Left:
     size: Float[np.ndarray, "target"]
 
 
-def residuals_of(found: Any, ensemble: Ensemble) -> Left:
+def residuals_of(found: Any, ensemble: Ensemble) -> CenterResiduals:
     """Return the residuals of the centre of an ensemble."""
     rows, dt, basis = ensemble.rows, float(found.dt), ensemble.basis
     drift = center_drift(rates_of(found.model), ensemble.trust, basis, ensemble.center)
     given = given_inputs(found, ensemble.inputs)
-    path, mean = lead(drift, rows, found.lags, dt, ensemble.step, given)
+    path, mean = quadrature(drift, rows, found.lags, dt, ensemble.step, given)
     rate, constant = (rows.next - rows.now) / dt, np.arange(len(basis.kind)) == 0
     centers = []
     for coefficients in ensemble.center:
@@ -95,7 +95,7 @@ def residuals_of(found: Any, ensemble: Ensemble) -> Left:
         small, place = basis.part(np.flatnonzero(used))
         which = np.flatnonzero(used[place])
         centers.append(Center(small, which, path.mean(small)[:, which], coefficients[used]))
-    return Left(rows.start, path, centers, rate - mean, rate.std(axis=0))
+    return CenterResiduals(rows.start, path, centers, rate - mean, rate.std(axis=0))
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -127,7 +127,7 @@ class Curvature:
 
 
 def find_curvature(
-    left: Left, target: int, source: int, lags: Bool[np.ndarray, "lag"]
+    left: CenterResiduals, target: int, source: int, lags: Bool[np.ndarray, "lag"]
 ) -> Curvature:
     """Return the possible curvature of an edge, given the data.
 
@@ -186,10 +186,10 @@ def _roughness(basis: Basis) -> np.ndarray:
     z = np.linspace(knots[0], knots[-1], POINTS)
     apart = z[1] - z[0]
     second = np.diff(spline_terms(z, knots)[:, 1:], n=2, axis=0) / apart**2
-    return _held(second.T @ second * apart)
+    return _regularised(second.T @ second * apart)
 
 
-def _held(gram: np.ndarray, share: float = TINY) -> np.ndarray:
+def _regularised(gram: np.ndarray, share: float = TINY) -> np.ndarray:
     """Return a matrix of inner products, made invertible in spite of rounding."""
     return gram + share * max(np.trace(gram) / len(gram), 1e-300) * np.eye(len(gram))
 
@@ -203,10 +203,10 @@ def _posterior(
     """Return the mean and the covariance of the coefficients of columns that explain a residual,
     averaged over priors; `size` is the standard deviation of the rate.
     """
-    inverse = np.linalg.inv(_held(columns.T @ columns))
+    inverse = np.linalg.inv(_regularised(columns.T @ columns))
     estimate = inverse @ (columns.T @ residual)
     influence = columns * residual[:, None]
-    error = _held(inverse @ (influence.T @ influence) @ inverse)
+    error = _regularised(inverse @ (influence.T @ influence) @ inverse)
     prior = np.linalg.inv(roughness)
     # The mean square of curvature over the data, per unit of the prior.
     square = np.einsum("na,ab,nb->", columns, prior, columns) / len(columns)
@@ -344,7 +344,7 @@ def make_replicates(found: Any, ensemble: Ensemble) -> tuple[NeuralDDE, ...]:
     # Simulated freely, the learned system may settle away from the data. It is then restarted all
     # along the data.
     for simulated in (_long_runs, _stretches):
-        made = [x for x in simulated(found, ensemble, record, past) if _alike(x, record)]
+        made = [x for x in simulated(found, ensemble, record, past) if _similar(x, record)]
         if made:
             break
     dt, scheme = float(found.dt), found.windows.scheme
@@ -401,7 +401,7 @@ def _stretches(found: Any, ensemble: Ensemble, record: np.ndarray, past: int) ->
     return made
 
 
-def _alike(x: np.ndarray, record: np.ndarray) -> bool:
+def _similar(x: np.ndarray, record: np.ndarray) -> bool:
     if not np.isfinite(x).all():
         return False
     ratio = x.std(axis=(0, 1)) / np.maximum(np.nanstd(record, axis=0), 1e-300)
@@ -429,6 +429,6 @@ def spread_by_replicates(
         used = (theta[:, j] != 0).any(axis=0) | (ensemble.center[j] != 0)
         if used.any():
             some = features[:, used]
-            weights = np.linalg.solve(_held(some.T @ some, RIDGE), some.T @ bias[:, j])
+            weights = np.linalg.solve(_regularised(some.T @ some, RIDGE), some.T @ bias[:, j])
             theta[:, j, used] += number[:, None] * weights[None]
     return dataclasses.replace(ensemble, theta=theta)

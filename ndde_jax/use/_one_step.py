@@ -87,7 +87,7 @@ class Rows:
     def are_of(self, found: Any) -> bool:
         """Return whether these are steps of the samples of a discovery, at its lags."""
         lags, values = np.asarray(found.lags), samples_of(found).values
-        spare = ((0, _apart(lags)), (0, 0))
+        spare = ((0, _gap_between_recordings(lags)), (0, 0))
         states = np.concatenate([np.pad(np.asarray(x, np.float64), spare) for x in values])
         if self.start.shape[1:] != (len(lags), states.shape[1]) or len(states) < self.position[-1]:
             return False
@@ -105,7 +105,7 @@ def samples_of(found: Any) -> Samples:
     return found.samples if more is None else more.samples
 
 
-def _apart(lags: Any) -> int:
+def _gap_between_recordings(lags: Any) -> int:
     """Return the number of positions skipped between recordings, more than a step reads."""
     return 2 * int(lags[-1]) + 10
 
@@ -126,7 +126,7 @@ def step_rows(found: Any) -> Rows:
         usable = np.isfinite(values[at]).all((1, 2))
         k = k[usable if inside is None else usable & inside[k]]
         parts.append((_pasts(values, k, lags), values[k], values[k + 1], begin + k))
-        begin += len(values) + _apart(lags)
+        begin += len(values) + _gap_between_recordings(lags)
     every = -(-sum(len(part[0]) for part in parts) // MOST_ROWS) or 1
     return Rows(*(np.concatenate(part)[::every] for part in zip(*parts, strict=True)))
 
@@ -172,7 +172,7 @@ class Quadrature:
         return np.sum([w * function(z) for w, z in parts], axis=0)
 
 
-def lead(
+def quadrature(
     drift: Drift,
     rows: Rows,
     lags: Sequence[int],

@@ -14,7 +14,7 @@ from ndde_jax._types import Scaling
 from ndde_jax.simulate._problem import lagrange_weights
 from ndde_jax.use._effects import _respond
 from ndde_jax.use._ensemble import Member, make_basis
-from ndde_jax.use._one_step import KINDS, NODES, lead, nodes, step_rows
+from ndde_jax.use._one_step import KINDS, NODES, nodes, quadrature, step_rows
 from ndde_jax.use._simulate import Steps, no_change, samples_read, simulate
 
 from .small import KEY
@@ -65,7 +65,7 @@ def record(n, length):
 
 def error_of(step, n):
     rows, dt = record(n, 4 * n)
-    _, rate = lead(rotating, rows, (0, n), dt, step)
+    _, rate = quadrature(rotating, rows, (0, n), dt, step)
     return np.abs(rows.now + dt * rate - rows.next).max()
 
 
@@ -77,7 +77,7 @@ def test_errors_of_one_step_have_their_order(step, order):
 
 def test_the_mean_of_a_path_is_that_of_the_step():
     rows, dt = record(12, 60)
-    path, rate = lead(rotating, rows, (0, 12), dt, "flow")
+    path, rate = quadrature(rotating, rows, (0, 12), dt, "flow")
     # Simpson's rule along a path of fourth order.
     np.testing.assert_allclose(path.mean(rotating), rate, atol=2e-4)
 
@@ -117,7 +117,7 @@ def steps_of(drift, rows, lags, dt, step, change, past):
 def test_the_simulator_takes_the_step_that_was_fitted(step):
     n = 5
     rows, dt = record(n, 40)
-    _, rate = lead(rotating, rows, (0, n), dt, step)
+    _, rate = quadrature(rotating, rows, (0, n), dt, step)
     x = np.sin(dt * np.arange(40))[:, None]
     for k in (n + 1, 20, 33):
         made = steps_of(rotating, rows, (0, n), dt, step, no_change(1, 1), n + 2)

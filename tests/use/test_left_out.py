@@ -104,7 +104,7 @@ def regressed(x, y):
     which = np.arange(2)
     center = _left_out.Center(basis, which, basis(histories)[:, which], line)
     path, residual = Quadrature((histories,), (1.0,)), (y - columns @ line)[:, None]
-    return line, _left_out.Left(histories, path, [center], residual, y.std()[None])
+    return line, _left_out.CenterResiduals(histories, path, [center], residual, y.std()[None])
 
 
 @pytest.mark.slow

@@ -142,7 +142,7 @@ def test_a_drift_of_zero_wanders_off_and_is_begun_anew(found):
     members = still.resample(resamples=2, key=jax.random.key(0))
     record = still.samples.values[0]
     assert not any(
-        _left_out._alike(x, record) for x in _left_out._long_runs(still, members, record, 1)
+        _left_out._similar(x, record) for x in _left_out._long_runs(still, members, record, 1)
     )
     replicates = make_replicates(still, members)
     assert len(replicates) == 2
