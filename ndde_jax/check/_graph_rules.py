@@ -843,7 +843,7 @@ def _replaceable(e: GraphEvidence) -> Iterator[Hit]:
         # If a driver, or another variable at another lag, could replace a target's own past, no
         # kept link is at stake; if the target's own past could replace a link, no link from
         # another variable is.
-        other = [not _own_past_foretold(e, edge) for edge in e.edges(e.replaceable)]
+        other = [not _own_past_is_predicted(e, edge) for edge in e.edges(e.replaceable)]
         other = [told and not past for told, past in zip(other, own, strict=True)]
         many = sum(other) > 1 and share * sum(other) / count > REPLACEABLE_LIMIT
         yield Hit(share, words, weight=PROBLEM if many else e.doubt)
@@ -857,7 +857,7 @@ def _by_own_past(e: GraphEvidence, edge: Edge) -> bool:
     return rival == edge[1] and lag > edge[2]
 
 
-def _own_past_foretold(e: GraphEvidence, edge: Edge) -> bool:
+def _own_past_is_predicted(e: GraphEvidence, edge: Edge) -> bool:
     """Return whether an input is a variable's own past and its rival one of its drivers, or at
     another lag, as what a stimulus moved is; a copy of the variable is its rival at the same lag.
     """

@@ -405,13 +405,13 @@ TREATED = {
 HARMLESS = ("rows", CALENDAR, "spikes", "rhythm", "codes", SCHEDULE)
 
 
-def _dealt_with(treatment: str, remedy: str, evidence: SampleEvidence) -> Iterator[Hit]:
+def _treatment_hits(treatment: str, remedy: str, evidence: SampleEvidence) -> Iterator[Hit]:
     done = evidence.samples.treatments
     if treatment == "gaps" and any(other.name == "impute" for other in done):
         return  # filled values are estimated again
     for one in done:
         if one.name == treatment and not (treatment == HELD and _set_externally(one)):
-            weight = _left_behind(evidence.samples, one)
+            weight = _remaining_weight(evidence.samples, one)
             clock = _as_input(one.periods, evidence.samples.time_unit)
             words = {"text": one.text, "meaning": "", "remedy": remedy.format(clock=clock)}
             if one.name == "season" and weight == PROBLEM:
@@ -450,7 +450,7 @@ def _set_externally(treatment: Treatment) -> bool:
     return all(tests.is_set(values[:, j]) for j in treatment.columns)
 
 
-def _left_behind(samples: Samples, treatment: Treatment) -> str:
+def _remaining_weight(samples: Samples, treatment: Treatment) -> str:
     """Return the weight of what a treatment leaves behind."""
     if treatment.name == "gaps":
         gone = sum(int(np.isnan(x).sum()) for x in treatment.values)
@@ -480,7 +480,7 @@ for _treatment, (_name, _remedy) in TREATED.items():
     RULES[f"{_name}, by {_treatment}"] = Rule(
         _name,
         SAMPLES,
-        functools.partial(_dealt_with, _treatment, _remedy),
+        functools.partial(_treatment_hits, _treatment, _remedy),
         "{text}{meaning}",
         "{remedy}",
     )
