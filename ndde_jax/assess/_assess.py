@@ -297,11 +297,11 @@ class Relations:
         """
         held = np.zeros(len(self.confounded), bool)
         held[list(sources)] = True
-        untold = self.confounded & (held[:, None] | held[None, :])
+        untestable = self.confounded & (held[:, None] | held[None, :])
         return dataclasses.replace(
             self,
-            confounded=self.confounded & ~untold,
-            not_excluded=self.not_excluded | untold & held[:, None],
+            confounded=self.confounded & ~untestable,
+            not_excluded=self.not_excluded | untestable & held[:, None],
             unconfirmed=self.unconfirmed & ~held[:, None, None],
         )
 

@@ -157,16 +157,16 @@ def partial_rivals(rows: Rows, graph: KnownGraph, required: KnownGraph, fewest: 
             target, numbers = int(some[:j].sum()), np.flatnonzero(some)
             kept = np.zeros_like(graph[place])
             kept[:, target] = graph[place][:, target]
-            told = rivals(read_inputs(part), kept, required[place])
-            cost, rival = told.cost[:, target], told.rival[:, target]
+            of_part = rivals(read_inputs(part), kept, required[place])
+            cost, rival = of_part.cost[:, target], of_part.rival[:, target]
             better = cost < found.cost[some, j]
             to = np.ix_(some, [j])
             number = np.where(rival[..., 0] >= 0, numbers[rival[..., 0]], -1)
             rival = np.stack([number, rival[..., 1]], axis=-1)
-            for whole, new in ((found.cost, cost), (found.lower, told.lower[:, target])):
+            for whole, new in ((found.cost, cost), (found.lower, of_part.lower[:, target])):
                 whole[to] = np.where(better, new, whole[some, j])[:, None]
             found.rival[to] = np.where(better[..., None], rival, found.rival[some, j])[:, None]
-            lag_cost = np.minimum(told.lag_cost[:, target], found.lag_cost[some, j])
+            lag_cost = np.minimum(of_part.lag_cost[:, target], found.lag_cost[some, j])
             found.lag_cost[to] = lag_cost[:, None]
     return found
 

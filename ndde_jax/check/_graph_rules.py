@@ -258,9 +258,9 @@ class GraphEvidence:
         """
         rivals, now = self.relations.rivals, np.asarray(self.lags) == 0
         close = (rivals.lower <= 0) | (rivals.cost < OF_PRICE * self.price[None, :, None])
-        told = np.asarray(self.strengths.risk, float) < MISSED
-        told &= self.flow & ~self.kept[:, :, ~now].any(axis=(0, 2))
-        late = ~now[rivals.rival[..., 1]] & told[None, :, None]
+        explained = np.asarray(self.strengths.risk, float) < MISSED
+        explained &= self.flow & ~self.kept[:, :, ~now].any(axis=(0, 2))
+        late = ~now[rivals.rival[..., 1]] & explained[None, :, None]
         alike = self.one_phase[np.arange(len(self.names))[:, None, None], rivals.rival[..., 0]]
         possible = np.isfinite(rivals.cost) & ~late & ~alike
         return close & possible & self.kept & ~self.touching
@@ -288,9 +288,9 @@ class GraphEvidence:
         """
         # In a map no delay lies between two lags.
         edges = np.stack([self.weak, self.touching & (not self.whole), self.replaceable])
-        untold = np.broadcast_to(self.relations.not_excluded[..., None], self.kept.shape)
+        not_excluded = np.broadcast_to(self.relations.not_excluded[..., None], self.kept.shape)
         between = self.kept & self.pairs[..., None]
-        reasons = np.concatenate([edges, untold[None]]) & between
+        reasons = np.concatenate([edges, not_excluded[None]]) & between
         doubtful, several = reasons.any(axis=0), reasons.any(axis=(1, 2, 3)).sum() > 1
         several &= (edges.any(axis=0) & between).sum() > 1
         # If one pair has many lags, only the lags are in doubt.
@@ -767,13 +767,13 @@ def _later(e: GraphEvidence) -> Iterator[Hit]:
     which = np.flatnonzero((later.lag >= 0) & e.modelled)
     if not len(which):
         return
-    told = []
+    phrases = []
     for j in which[np.argsort(-later.share[which], kind="stable")]:
         before = amount(float(later.lag[j] + step), "sample")
         source, share = e.names[later.source[j]], percent(float(later.share[j]))
-        told.append(f"{e.names[j]} by {source} {before} before ({share})")
+        phrases.append(f"{e.names[j]} by {source} {before} before ({share})")
     largest = with_a_quarter_more(int(later.lag[which].max()))
-    words = {"links": listed(told, SHOWN_LINKS, "; "), "largest": largest, "most": largest + 1}
+    words = {"links": listed(phrases, SHOWN_LINKS, "; "), "largest": largest, "most": largest + 1}
     yield Hit(float(later.share[which].max()), words)
 
 

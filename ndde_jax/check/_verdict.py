@@ -60,8 +60,8 @@ class Verdict(str):
         """Decide from the findings: the most serious reason, or many reservations together."""
         reasons = tuple(reasons)
         weights = {finding.weight for finding in reasons}
-        told = [f for f in reasons if f.weight == RESERVATION and f.name not in NOT_COUNTED]
-        refused = PROBLEM in weights or len(told) >= MANY
+        counted = [f for f in reasons if f.weight == RESERVATION and f.name not in NOT_COUNTED]
+        refused = PROBLEM in weights or len(counted) >= MANY
         text = REFUSED if refused else RESERVED if RESERVATION in weights else SUPPORTED
         self = super().__new__(cls, text)
         self.reasons, self.notes, self.lines = reasons, tuple(notes), tuple(lines)
@@ -196,8 +196,8 @@ def _what(e: GraphEvidence) -> str:
     if not links:
         inputs = amount(float(kept), "input", 9)
         return f"{inputs} kept; every variable is explained by its own states alone."
-    told = amount(float(len(e.links_told(links))), "link", 9)
-    return f"{told} between variables: {e.links_listed(links)}."
+    count = amount(float(len(e.links_told(links))), "link", 9)
+    return f"{count} between variables: {e.links_listed(links)}."
 
 
 def _sure(e: GraphEvidence) -> str:

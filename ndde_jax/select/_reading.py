@@ -160,9 +160,9 @@ def _chosen(
         if growing.any():
             logs, begun = (_with_logarithms(one, growing) for one in (samples, beginning))
             logs = _Cut(logs, read_measurements(begun), lags, prior)
-            told = _read_by_logarithms(logs, cut, readings, decided, ~held)
-            if told is not None:
-                screened, said = told
+            by_logarithms = _read_by_logarithms(logs, cut, readings, decided, ~held)
+            if by_logarithms is not None:
+                screened, said = by_logarithms
                 why = BY_LOGARITHMS.format(names=named(samples, np.flatnonzero(growing)))
                 return screened, (*said, why)
         return _as_read(cut, readings, decided, ~held)
@@ -190,14 +190,14 @@ def _read_by_logarithms(
     in both scales, whereas a map that is additive, such as a river fed by the rain of some days, is
     not additive in its logarithm.
     """
-    told = _compared(logs)
-    if told is None:
+    compared = _compared(logs)
+    if compared is None:
         return None
-    told = told._replace(nats=np.where(counting, told.nats, 0))
-    if told.evidence > max(readings.evidence, 0):
+    compared = compared._replace(nats=np.where(counting, compared.nats, 0))
+    if compared.evidence > max(readings.evidence, 0):
         return None
-    likelier, said = _as_read(logs, told, decided, counting)
-    found = likelier.readings or told
+    likelier, said = _as_read(logs, compared, decided, counting)
+    found = likelier.readings or compared
     readings = readings._replace(nats=found.nats, trust=found.trust, smooth=found.smooth)
     reading = "flow" if likelier.windows.scheme == "midpoint" else "map"
     return cut.read_as(reading, readings), said
