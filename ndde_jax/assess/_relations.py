@@ -260,7 +260,7 @@ INNOVATIONS = 4
 # samples reveal give .12 and more.
 SIGN_SHARE = 0.1
 # Scales at which a given input saturates, in inverse standard deviations.
-BENDS = (0.75, 1.5, 3.0)
+SATURATION = (0.75, 1.5, 3.0)
 # Share of the effect of a link, where instruments move its source, below which the source is no
 # cause, and the F statistic of instruments that are strong enough (Staiger and Stock, 1997). In
 # simulations the share is about one for true links and about zero for those of unobserved drivers.
@@ -542,7 +542,7 @@ def saturating(inputs: Inputs, kept: SourceLags) -> Columns:
     polynomials miss of a strong bend, which could be mistaken for an unobserved variable.
     """
     line = inputs.line.transpose(0, 2, 1)[:, kept]
-    return np.concatenate([np.tanh(bend * line) for bend in BENDS], axis=1)
+    return np.concatenate([np.tanh(scale * line) for scale in SATURATION], axis=1)
 
 
 def _explained_share(inputs, graph, i: int, j: int) -> float:

@@ -424,7 +424,7 @@ def test_a_strong_bend_is_no_hidden_driver(monkeypatch):
     samples = ndde.read_samples(twin.x, **twin.options)
     windows = ndde.select.midpoint_windows(samples, lags=dirty.LAGS)
     assert not relations(windows, twin.graph).confounded.any()
-    monkeypatch.setattr("ndde_jax.assess._relations.BENDS", (1e-9,))
+    monkeypatch.setattr("ndde_jax.assess._relations.SATURATION", (1e-9,))
     assert relations(windows, twin.graph).confounded[0, 2]
 
 
