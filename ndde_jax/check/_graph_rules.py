@@ -299,7 +299,7 @@ class GraphEvidence:
         counted = between if between.any() and not self.unmoved_pairs else self.kept
         doubtful = edges.any(axis=0) & counted
         for edge in self.edges(self.replaceable & ~between):
-            doubtful[edge] |= not _own_past_foretold(self, edge)
+            doubtful[edge] |= not _own_past_is_predicted(self, edge)
         return RESERVATION if doubtful.sum() > DOUBT * counted.sum() else NOTE
 
     @property
