@@ -10,7 +10,15 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from .._types import divisor
-from ..samples._columns import best_step, blocks, line, period_of, standard_errors
+from ..samples._columns import (
+    PAST,
+    best_step,
+    blocks,
+    line,
+    period_of,
+    standard_errors,
+    steps_and_past,
+)
 from ..samples._gaps import runs
 
 # Largest lag at which a column is tested as a copy of another.
@@ -37,10 +45,10 @@ COMPARED, SUMMED = 16, 200
 # For a constant level: the smallest ratio of what it keeps over half of a recording to what it
 # keeps over a sixth of it.
 KEPT = 0.75
-# For shifts of the level of a variable: steps before the present that explain the next, fewest rows
-# and rows per column of that regression, places that are tried, and the most lags of Bartlett's
-# weights, which allow for what the past leaves correlated.
-PAST, ROWS, ROWS_EACH, PLACES, BARTLETT = 2, 200, 8, 49, 100
+# For shifts of the level of a variable: fewest rows and rows per column of a regression on the
+# past, places that are tried, and the most lags of Bartlett's weights, which allow for what the
+# past leaves correlated.
+ROWS, ROWS_EACH, PLACES, BARTLETT = 200, 8, 49, 100
 
 
 def regime_change(x: Float[np.ndarray, "time"]) -> tuple[float, str, float]:
@@ -98,14 +106,10 @@ def shifts(x: Float[np.ndarray, "time dim"]) -> Shifts:
     """
     n, dim = x.shape
     none = Shifts(np.zeros(dim), np.zeros(dim), np.zeros(dim))
-    if n <= PAST + 1 or not np.isfinite(x).any(axis=0).all():
+    if n <= PAST or not np.isfinite(x).any(axis=0).all():
         return none
-    z = (x - np.nanmean(x, axis=0)) / divisor(np.nanstd(x, axis=0))
-    steps, level = np.diff(z, axis=0), z[PAST:-1]
-    before = [steps[PAST - lag : -lag] for lag in range(1, PAST + 1)]
-    time = np.linspace(-1, 1, len(level))[:, None]
-    columns = [np.ones_like(time), time, level, *before, level**2, level**3]
-    design, rates = np.concatenate(columns, axis=1), steps[PAST:]
+    rates, linear, past, time = steps_and_past(x)
+    design = np.concatenate([np.ones_like(time), time, past], axis=1)
     known = np.isfinite(design).all(axis=1) & np.isfinite(rates).all(axis=1)
     rows = int(known.sum())
     if rows < max(ROWS, ROWS_EACH * design.shape[1]):
@@ -126,10 +130,10 @@ def shifts(x: Float[np.ndarray, "time dim"]) -> Shifts:
     for lag in range(1, reach + 1):
         total += 2 * (1 - lag / (reach + 1)) * (scores[lag:] * scores[:-lag]).sum(axis=0)
     errors = np.abs(height) * squares[best] / divisor(np.sqrt(np.maximum(total, spread)))
-    linear = design[known][:, : 2 + (1 + PAST) * dim]
+    linear = design[known][:, : 2 + linear.shape[1]]
     returns = np.diag(np.linalg.lstsq(linear, rates[known])[0][2 : 2 + dim])
     heights = np.abs(height / np.where(returns == 0, 1, returns))
-    return Shifts(errors, heights, (np.flatnonzero(known)[places[best]] + PAST) / n)
+    return Shifts(errors, heights, (np.flatnonzero(known)[places[best]] + PAST - 1) / n)
 
 
 def inside(

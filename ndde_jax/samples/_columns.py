@@ -404,18 +404,35 @@ def _prediction_errors(x: Float[np.ndarray, "time dim"]) -> PredictionErrors:
     n, dim = x.shape
     if n < 4 * ((PAST + 2) * dim + 2):
         return PredictionErrors(np.zeros(dim), np.zeros(dim), np.zeros((0, dim)))
-    z = (x - x.mean(axis=0)) / divisor(x.std(axis=0))
-    rises = np.diff(z, axis=0)
-    steps, level = rises[PAST - 1 :], z[PAST - 1 : -1]
-    before = [rises[PAST - 1 - lag : -lag] for lag in range(1, PAST)]
-    time = np.linspace(-1, 1, len(steps))[:, None]
-    past = np.concatenate([level, *before], axis=1)
-    pulls = np.diag(_regressed(steps, past, time).errors)
-    # Otherwise a system that moves from one well to another seems to have a trend.
-    past = np.concatenate([past, level**2, level**3], axis=1)
+    steps, linear, past, time = steps_and_past(x)
+    pulls = np.diag(_regressed(steps, linear, time).errors)
     found = _regressed(steps, past, time)
     of_past = past @ found.coefficients[: past.shape[1]]
     return PredictionErrors(pulls, np.abs(found.errors[past.shape[1]]), steps - of_past)
+
+
+class StepsAndPast(NamedTuple):
+    """The `steps` to the next sample, `[step dim]`, and what may explain them: the `linear` past,
+    levels first, the whole `past` with squares and cubes of the levels, and `time`, `[step 1]`.
+    """
+
+    steps: Float[np.ndarray, "step dim"]
+    linear: Float[np.ndarray, "step column"]
+    past: Float[np.ndarray, "step more"]
+    time: Float[np.ndarray, "step 1"]
+
+
+def steps_and_past(x: Float[np.ndarray, "time dim"]) -> StepsAndPast:
+    """Return the steps of standardised samples, and their past. With squares and cubes a system
+    that moves from one well to another has no trend or shift.
+    """
+    z = (x - np.nanmean(x, axis=0)) / divisor(np.nanstd(x, axis=0))
+    rises = np.diff(z, axis=0)
+    steps, level = rises[PAST - 1 :], z[PAST - 1 : -1]
+    before = [rises[PAST - 1 - lag : -lag] for lag in range(1, PAST)]
+    linear = np.concatenate([level, *before], axis=1)
+    past = np.concatenate([linear, level**2, level**3], axis=1)
+    return StepsAndPast(steps, linear, past, np.linspace(-1, 1, len(steps))[:, None])
 
 
 class _Regressed(NamedTuple):
