@@ -116,10 +116,11 @@ def discover(
 
     **Arguments:**
 
-    - `x`: `[time dim]` or `[time]`; NumPy or JAX array, pandas Series or DataFrame (column names
-        and time index are used), xarray DataArray or Dataset, [`Samples`][ndde_jax.Samples], the
-        result of [`load_example`][ndde_jax.load_example], a file by its name; or a list of
-        arrays or frames, several trajectories of one system. NaN marks missing values.
+    - `x`: `[time dim]` or `[time]`, with NaN for missing values. It may be a NumPy or JAX array, a
+        pandas Series or DataFrame (column names and time index are used), or an xarray DataArray or
+        Dataset. It may also be [`Samples`][ndde_jax.Samples], the result of
+        [`load_example`][ndde_jax.load_example], or a file by its name. A list of arrays or frames
+        is several trajectories of one system.
     - `dt`, `t`: sampling interval or time stamps, unless `x` has them.
     - `lags`: candidate lags in samples, ascending, or times with their unit, `"6h"`, `"0:24h:2h"`
         or a list of these. Nearly always include 0, the present state. By default they are chosen
@@ -129,26 +130,26 @@ def discover(
     - `scheme`: difference scheme, `"euler"`, `"central"`, `"central4"` or `"midpoint"`; by default
         that of the recipe, which chooses by the data.
     - `prior`: edges that cannot exist or must exist, from
-        [`prior_knowledge`][ndde_jax.prior_knowledge], with the same lags; if `lags` are chosen, a
+        [`prior_knowledge`][ndde_jax.prior_knowledge], with the same lags. If `lags` are chosen, a
         prior without lags holds at all of them.
-    - `inputs`: known variables that drive the system, such as a forcing, a stimulus or a regime:
-        names of columns of `x`, or a mapping from names to arrays `[time]`, which become variables
+    - `inputs`: known variables that drive the system, such as a forcing, a stimulus or a regime.
+        Names of columns of `x`, or a mapping from names to arrays `[time]`, which become variables
         too. So do clocks by their names, `"day"`, `"week"`, `"year"` or a period with its unit such
-        as `"12.42h"`, as a cosine and a sine: for seasons that drive the system. Nothing drives
-        inputs, none of their seasons, trends or spikes is removed, and no verdict depends on how
-        well they are explained. Exogenous variables of `prior` are inputs too.
-    - `mask`: which samples may be the present of a window, such as those in winter, booleans
+        as `"12.42h"`. They become a cosine and a sine, for seasons that drive the system. Nothing
+        drives inputs, none of their seasons, trends or spikes is removed, and no verdict depends on
+        how well they are explained. Exogenous variables of `prior` are inputs too.
+    - `mask`: which samples may be the present of a window, such as those in winter. Booleans
         `[time]` (a list of arrays for several trajectories). Only rates at these samples are
         explained; the past that explains them may lie outside the mask.
         [`Samples`][ndde_jax.Samples] may have one.
     - `transform`: variables to read as their logarithm or as normal scores of their ranks, before
-        anything else, `{"flow": "log", "level": "ranks"}`, or one of these for all; see
+        anything else. `{"flow": "log", "level": "ranks"}`, or one of these for all; see
         [`prepare_samples`][ndde_jax.prepare_samples]. Slopes and effects then refer to the
         logarithm; forecasts and interventions use measured units.
     - `time_unit`: unit of `dt`, for labels and for known periods (the year, the day). Time stamps
         of `x` are converted to it.
     - `treat`: first treat seasons, trends, very uneven stamps, spikes and short gaps where a test
-        finds them, as [`prepare_samples`][ndde_jax.prepare_samples] does, and allow no driver of a
+        finds them, as [`prepare_samples`][ndde_jax.prepare_samples] does. Also allow no driver of a
         schedule (a variable that repeats itself). The report says so.
     - `coefficient`: λ: keep an edge iff it is worth more than λ/F of its target's variance. The
         default is the rule of [`SignalStrengths.kept`][ndde_jax.measure.SignalStrengths.kept].
@@ -158,7 +159,7 @@ def discover(
     - `key`: random key for all random numbers.
     - `progress`: show a progress bar over the stages.
     - `directory`: where to store the result of each stage as soon as it is finished. After an
-        interruption the same call, with the same data, settings and key, resumes there; a different
+        interruption the same call, with the same data, settings and key, resumes there. A different
         call starts from the beginning. The files may be deleted once the discovery is returned.
 
     **Returns:** [`Discovery`][ndde_jax.Discovery].
@@ -282,8 +283,8 @@ def _at_chosen_lags(
     directory: str | os.PathLike | None,
 ) -> Discovery:
     """Return the discovery at chosen lags. Longer lags are tried while a residual is explained by
-    an earlier state, or the last lag of a flow was kept, which may be a proxy for a later one; they
-    are used if links are found at them.
+    an earlier state, or the last lag of a flow was kept. That lag may be a proxy for a later one.
+    Longer lags are used if links are found at them.
     """
     lags, reason = choose_lags(samples)
     at_every = functools.partial(prior_at_each_lag, prior)

@@ -1,9 +1,9 @@
 """The relevance of each source: by its present if that determines the rate, else by its past too.
 
 If all variables are observed and nothing is delayed, the present state determines the rate, and the
-past offers only proxies. If something is hidden, or variables are static maps of partly observed
-states, the past has information that the present lacks. The data decide which case holds: by how
-much the past lowers the residual variance left by the present.
+past offers only proxies. If something is unobserved, or variables are static maps of partly
+observed states, the past has information that the present lacks. The data decide which case holds:
+by how much the past lowers the residual variance left by the present.
 
 In the second case, shares of a rate do not show whether anything drives it. An autonomous variable
 is predicted by its own past, and also by its effects, which are functions of its state. So shares
@@ -45,7 +45,7 @@ ENOUGH = 20
 
 
 def rank(samples: Samples, screened: Screened, source_value) -> tuple[Square, tuple[str, ...]]:
-    """Return the ranking of sources of a discovery, and sentences on its basis: the ranking is
+    """Return the ranking of sources of a discovery, and sentences on its basis. The ranking is
     that of [`relevance`][ndde_jax.measure._relevance.relevance], replaced by precedence as far as
     [`rank_sources`][ndde_jax.measure.rank_sources] trusts it.
 
@@ -74,16 +74,20 @@ def rank(samples: Samples, screened: Screened, source_value) -> tuple[Square, tu
 def relevance(screened: Screened) -> tuple[Square, str]:
     """Return a ranking of sources, from 0 to about 1, and a sentence on its basis.
 
-    With t = exp(−16 g), where g is the mean over targets of log((risk by the present + .1) / (risk
-    with the past + .1)) where positive, the ranking is t · present + (1 − t) · past. By the
-    present, a source counts as the root of the geometric mean of the loss without it and its share
-    among all sources of the target. By the past, where the size of a proxy means little, it counts
-    as the root of that share alone. A search must pick one of many proxies, and with other noise
-    would pick another; a linear regression on all of them does not choose. So for the past the two
-    are averaged, with the squared ratio of their risks as the weight of the regression: none for
-    nonlinear effects. As far as the past counts, other sources are weighted by the part that the
-    own past leaves unexplained, see `_autonomy_weights`. If one lag of each source determines its
-    target's rate, as with delays, sources rank like their strengths.
+    The ranking is t · present + (1 − t) · past, with t = exp(−16 g). Here g is the mean over
+    targets of log((risk by the present + .1) / (risk with the past + .1)) where positive.
+
+    - *By the present*, a source counts as the root of the geometric mean of the loss without it and
+        its share among all sources of the target.
+    - *By the past*, where the size of a proxy means little, it counts as the root of that share
+        alone. A search must pick one of many proxies, and with other noise would pick another; a
+        linear regression on all of them does not choose. So for the past the two are averaged, with
+        the squared ratio of their risks as the weight of the regression: none for nonlinear
+        effects.
+
+    As far as the past counts, other sources are weighted by the part that the own past leaves
+    unexplained, see `_autonomy_weights`. If one lag of each source determines its target's rate, as
+    with delays, sources rank like their strengths.
     """
     windows, found = screened.windows, screened.found
     value = _by_source(found)
@@ -106,13 +110,13 @@ def relevance(screened: Screened) -> tuple[Square, str]:
 
 def _autonomy_weights(own: Float[np.ndarray, " target"]) -> Square:
     """Return a weight for each source from the residual variances of source and target given their
-    `own` past: 1 for the variable itself, and for pairs whose own past leaves a tenth of both rates
-    unexplained.
+    `own` past. It is 1 for the variable itself, and for pairs whose own past leaves a tenth of both
+    rates unexplained.
 
     With x = min((risk + 1e-7) / .1, 1), near 0 for an autonomous variable, the squared weight is
     x_target · 2 x_target / (x_source + x_target). So the target's own past must leave something
     unexplained. If it leaves more than the source's own past does, the source is more likely to be
-    the cause: an effect also depends on its other causes, about which its own past says less.
+    the cause. An effect also depends on its other causes, about which its own past says less.
     """
     left = np.minimum((own + ROUNDING) / NOTICEABLE, 1)
     weight = np.sqrt(2 * left[None] ** 2 / (left[:, None] + left[None]))
@@ -121,9 +125,9 @@ def _autonomy_weights(own: Float[np.ndarray, " target"]) -> Square:
 
 def own_risk(data: KnownData) -> Float[np.ndarray, " target"]:
     """Return the share of the variance of each rate that the variable's own lags leave unexplained,
-    per degree of freedom, by the polynomial of up to third degree that leaves least. Where the lags
-    must replace unobserved variables of a chaotic system, cubic polynomials leave smaller residuals
-    than quadratic ones, which separates autonomous variables better.
+    per degree of freedom. It is that of the polynomial of up to third degree that leaves least.
+    Where the lags must replace unobserved variables of a chaotic system, cubic polynomials leave
+    smaller residuals than quadratic ones. This separates autonomous variables better.
 
     Polynomials with more than one column per four windows are omitted; without any, the share is 1.
     """

@@ -11,14 +11,14 @@ look like a flow. So both readings may also use the mean over three neighbouring
 half the price of three columns.
 
 If links of a map act within a sampling interval, a driver of their source drives their target as
-well, and the end of a flow's step represents this in one column. So a map whose residuals are
+well. The end of a flow's step represents this in one column. So a map whose residuals are
 correlated may also use the ends of the steps that it predicts.
 
 If neighbours predict every sample, there is almost no noise, and the residuals of both readings are
 errors of interpolation and of features, which a flow cannot control. Then a flow may leave up to
 ten times the residual variance of a map, because a map could jump and would have no reason to move
-so smoothly. Exceptions are an oscillating autoregression, for example of second order, whose
-residual is noise, and a map of few inputs, no more than the flow needs, whose residual is noise.
+so smoothly. There are two exceptions, both with noise as their residual: an oscillating
+autoregression, for example of second order, and a map of few inputs, no more than the flow needs.
 
 If the variance of the noise changes, stretches of high variance would dominate, by more nats than
 they justify. Then the comparison is repeated with every window weighted by the inverse of the local
@@ -84,8 +84,8 @@ class Readings(NamedTuple):
         two lags is at the lower one.
     - `map_cost`: the criterion of the map per window, `[target]`; NaN if only a part of a long
         record was compared.
-    - `distributed`: the inputs of a map whose sources act over several lags each, if that is
-        clearly likelier than the plain map and the flow is not clearly likelier; else None.
+    - `distributed`: the inputs of a map whose sources act over several lags each. None unless that
+        is clearly likelier than the plain map and the flow is not clearly likelier.
     - `trust`: factor by which nats from equally weighted windows must shrink if the variance of the
         noise changes; else 1.
     - `smooth`: whether neighbours predict every sample, so that interpolation errors are allowed
@@ -122,9 +122,10 @@ class Readings(NamedTuple):
 
 
 def mean_weights(delay: float, curved: bool | Bool[np.ndarray, " variable"] = False) -> np.ndarray:
-    """Return the weights of the features at l − 1, l and l + 1 samples ago in their mean over a
-    step, where l is the integer part of a delay. Features are linear between samples, or parabolic
-    if they are `curved`. `[3]` or `[3 variable]`.
+    """Return the weights of features in their mean over a step, at l − 1, l and l + 1 samples ago.
+
+    l is the integer part of a delay. Features are linear between samples, or parabolic if they are
+    `curved`. `[3]` or `[3 variable]`.
     """
     late, early = 1 - delay % 1, delay % 1
     lines = late**2 / 2, 1 - (late**2 + early**2) / 2, early**2 / 2
@@ -137,7 +138,7 @@ def with_allowance(
     nats: Float[np.ndarray, " target"], windows: float
 ) -> Float[np.ndarray, " target"]:
     """Return the log likelihood ratio of the flow to the map on a smooth path, with an allowance
-    for interpolation errors: the flow may leave up to ten times the residual variance of the map,
+    for interpolation errors. The flow may leave up to ten times the residual variance of the map,
     and is then likelier by ten nats.
     """
     room = windows * len(nats) * np.log(ALLOWED) / 2
@@ -246,8 +247,8 @@ class _Regression:
     def cost_within(
         self, found: Selection, counting: Bool[np.ndarray, "window target"]
     ) -> Float[np.ndarray, " target"]:
-        """Return the criterion of each target in the windows that are valid for it, with the inputs
-        found that are worth their price there; 0 if almost no window is valid.
+        """Return the criterion of each target in the windows that are valid for it. Its inputs are
+        those found that are worth their price there. 0 if almost no window is valid.
         """
         cost, columns = np.zeros(len(found.level)), self.columns.reshape(len(self.rates), -1, WIDTH)
         for j, level in enumerate(found.level):
@@ -408,8 +409,8 @@ class _Candidates(NamedTuple):
         self, graph: np.ndarray, delays: tuple[int | float, ...], *, whole: bool = False
     ) -> np.ndarray:
         """Return the inputs of a graph `[source target lag]` of a map, or of a flow at some delays,
-        `[target input]`: at all delays from each lag up to the next, with the means over its lags;
-        with `whole`, at integer delays only.
+        `[target input]`. They are at all delays from each lag up to the next, with the means over
+        its lags; with `whole`, at integer delays only.
         """
         rows = [graph[:, :, self.lags.index(int(d))].T & (not whole or d % 1 == 0) for d in delays]
         more = [graph[:, :, part].all(axis=2).T & (not whole) for part in self.parts(self.lags)]
@@ -546,8 +547,8 @@ class _FineLags(NamedTuple):
 
     @classmethod
     def of(cls, graph: np.ndarray, lags: tuple[int, ...], risk: np.ndarray) -> "_FineLags":
-        """Return as many targets of a graph as there is room for, the best explained first; if
-        there is no room for one, its lags nearest to those that matter to it.
+        """Return as many targets of a graph as there is room for, the best explained first. If
+        there is no room for one, return its lags nearest to those that matter to it.
         """
         best = cls(np.zeros(0, int), np.zeros(0, bool), lags)
         for target in np.argsort(risk, kind="stable"):
@@ -694,8 +695,8 @@ class _Compared(NamedTuple):
         return cls(as_map, plain, best, left, (costs[0] - costs[1]) / 2)
 
     def is_smooth_map(self, candidates: "_Candidates", steps: _Steps) -> bool:
-        """Return whether a map is smooth by itself: every variable depends linearly on its own
-        past, and the residual of its steps is noise, larger than the interpolation error from both
+        """Return whether a map is smooth by itself. Then every variable depends linearly on its own
+        past. The residual of its steps is noise, larger than the interpolation error from both
         sides. It is not measurement error, for which interpolation of higher order is worse.
         """
         dim, itself = candidates.dim, np.arange(candidates.dim)
@@ -722,8 +723,8 @@ class _Compared(NamedTuple):
 
     def calibration(self) -> float:
         """Return the factor, at most 1, by which the evidence must shrink to have the variability
-        that nats imply: the variance assumed by the likelihood over the actual variance, estimated
-        from squares of its terms (as in the sandwich formula, White 1982).
+        that nats imply. It is the variance assumed by the likelihood over the actual variance,
+        estimated from squares of its terms (as in the sandwich formula, White 1982).
         """
         size = np.maximum(np.mean(self.left**2, axis=(0, 1)), 1e-300)
         apart, middle = self.left[0] - self.left[1], self.left.mean(axis=0)

@@ -1,5 +1,7 @@
-"""Search for a graph with a strategy and a price, and the default strategy: closed-form regressions
-choose inputs and delays between the candidate lags, and networks judge where they explain more.
+"""Search for a graph with a strategy and a price, and the default strategy.
+
+Closed-form regressions choose inputs and delays between the candidate lags, and networks judge
+where they explain more.
 """
 
 import contextlib
@@ -127,9 +129,10 @@ def recover(
 
 
 def refitting_strategy(windows: Windows, refit: StrengthConfig | None = None) -> AbstractStrategy:
-    """Return the strategy, with these settings, that judges every edge by refitted networks: gates
-    for few candidates; moves from 25 candidate inputs (variables × lags) on and for midpoint
-    windows, because the cost of gates grows with the square of the number of candidates.
+    """Return the strategy, with these settings, that judges every edge by refitted networks.
+
+    It is gates for few candidates. It is moves from 25 candidate inputs (variables × lags) on, and
+    for midpoint windows. The cost of gates grows with the square of the number of candidates.
     """
     refit = StrengthConfig() if refit is None else refit
     many = windows.dim * windows.n_lags >= MANY_INPUTS
@@ -161,23 +164,27 @@ class Default(AbstractStrategy):
     are dropped, and so are edges that are not worth a given price.
 
     For records without noise that have past states as inputs, sums of splines with 21 knots are
-    tried as well, starting from the best pair of inputs, and inputs are assumed to have errors of a
-    thousandth of their standard deviation. Otherwise a deterministic law would select lags that
+    tried as well, starting from the best pair of inputs. Inputs are then assumed to have errors of
+    a thousandth of their standard deviation. Otherwise a deterministic law would select lags that
     compensate for the error of seven knots, or adjacent states whose differences are rates. Where
     the present states explain 99 % of a rate with no more inputs, and past states leave more than
     a hundred-thousandth unexplained, only the present states are used.
 
-    [`discover`][ndde_jax.discover] has the samples as well and does more. Where values are mostly
-    innovations, like stock returns, windows are weighted by the inverse of the local variance.
-    Where common factors move all variables, as a market does, sources must explain something beyond
-    these factors at their lag. Where there are measurement errors, several lags of one source
-    average them out: lags that explain less than the errors in the inputs hide are dropped, and
-    networks add no other lags of that source. For a map, the inputs of the map comparison are used
-    where they explain as much. Where sources of a map act over several lags each, most of them
-    weak, sources are chosen first and then their lags, at a price adapted to the size of the
-    effects, and all of these are kept. For a flow, the present of a target replaces its own past
-    where that describes the rate almost as well. Delays may lie between the candidates; networks
-    then read the sources at these delays.
+    [`discover`][ndde_jax.discover] has the samples as well and does more:
+
+    - *Innovations*, what a variable's own past does not predict. Where values are mostly
+        innovations, like stock returns, windows are weighted by the inverse of the local variance.
+    - *Common factors.* Where they move all variables, as a market does, sources must explain
+        something beyond these factors at their lag.
+    - *Measurement errors.* Several lags of one source average them out. So lags that explain less
+        than the errors in the inputs hide are dropped, and networks add no other lags of that
+        source.
+    - *Maps.* The inputs of the map comparison are used where they explain as much. Sources may act
+        over several lags each, most of them weak. Then sources are chosen first and their lags
+        after that, at a price adapted to the size of the effects, and all of these are kept.
+    - *Flows.* The present of a target replaces its own past where that describes the rate almost
+        as well.
+    - *Delays between the candidates.* Networks then read the sources at these delays.
 
     Under `jit` and `vmap`, splines with seven knots and products decide alone, because the number
     of targets that need more depends on the data. No networks are fitted, and a strongly nonlinear
@@ -412,7 +419,7 @@ def _with_map_inputs(
     screened: Screened, regressions: list[TargetFit], readings: Readings
 ) -> list[TargetFit]:
     """Return the regressions, each on the inputs of the map where these explain the target as well
-    or better: the map pays one column for a linear input, whereas the other regression has splines
+    or better. The map pays one column for a linear input, whereas the other regression has splines
     for all inputs of a target or for none.
     """
     found = flat_inputs(readings.map_graph)
@@ -446,7 +453,7 @@ def _margin(own: TargetFit) -> float:
 
 def _with_own_present(own: TargetFit) -> TargetFit:
     """Return a fit of a flow with the present of its target in place of past states of the target,
-    if that describes the rate almost as well: neighbouring lags of a variable that relaxes are
+    if that describes the rate almost as well. Neighbouring lags of a variable that relaxes are
     nearly the same.
     """
     data, j = own.data, own.target
@@ -476,9 +483,9 @@ def _with_drift_on_candidates(
     config: StrengthConfig | None,
     key: Any,
 ) -> Measured:
-    """Return the measure with a drift that reads candidates even where delays lie between them: for
-    a target with such delays, the candidates around each delay, as many as describe it best, and a
-    network where that explains more.
+    """Return the measure with a drift that reads candidates even where delays lie between them. A
+    target with such delays reads the candidates around each delay, as many as describe it best. It
+    has a network where that explains more.
     """
     mask = flat_inputs(measured.graph)
     delays, halves = (np.full(mask.shape, np.nan) for _ in range(2))
