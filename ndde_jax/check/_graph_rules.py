@@ -23,6 +23,7 @@ from ..select._splines import MISSED, NOISELESS
 from ..windows._choose_lags import with_a_quarter_more
 from ..windows._windows import Windows, is_regular
 from ._conditioning import memory_of
+from ._data_tests import is_set
 from ._finding import (
     ESTIMATED,
     GRAPH,
@@ -492,8 +493,13 @@ def _proportional(e: GraphEvidence) -> Iterator[Hit]:
     if e.samples is None or e.events:
         return
     nats = factor_nats(e.samples)
-    columns = np.flatnonzero(proportional(nats, e.samples) & e.modelled)
-    if not len(columns):
+    every = np.concatenate(e.samples.values)
+    columns = [
+        int(j)
+        for j in np.flatnonzero(proportional(nats, e.samples) & e.modelled)
+        if not is_set(every[np.isfinite(every[:, j]), j])
+    ]
+    if not columns:
         return
     names = [e.names[int(j)] for j in columns]
     one = len(names) == 1

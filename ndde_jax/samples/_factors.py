@@ -11,15 +11,12 @@ CLEARLY, EACH = 10.0, 0.05
 WIDE = 1.5
 # Maximum number of other variables, and minimum number of samples per column.
 OTHERS, SAMPLES = 20, 10
-# Share of samples that repeat the one before above which a variable is set and not measured.
-RESTS = 0.5
 POWERS = (1, 2, 3)
 
 
 def factor_nats(samples: Samples) -> Float[np.ndarray, "dim"]:
     """Return, for each variable, by how many nats changes in proportion to its level are likelier
-    than changes by amounts; 0 if some value is not positive, if all are nearly the same, or if
-    most repeat the one before.
+    than changes by amounts; 0 if some value is not positive or all values are nearly the same.
 
     Given the last two values of the variable, with their powers and logarithms, and the present
     values of the others, the logarithm of the next value is normal in one case and the value itself
@@ -57,8 +54,7 @@ def _nats_of(recordings: list[np.ndarray], target: int, positive: Bool[np.ndarra
     rows = np.isfinite(np.stack([x[:, target] for x in (before, present, after)])).all(axis=0)
     present, before, after = present[rows], before[rows, target], after[rows, target]
     now, most = present[:, target], len(present) // SAMPLES
-    # What rests most of the time, as a set point does, has few changes to compare.
-    if most < 1 + 2 * (len(POWERS) + 1) or np.mean(now == after) > RESTS:
+    if most < 1 + 2 * (len(POWERS) + 1):
         return 0.0
     columns = [np.ones(len(now))]
     for x in (now, before):
