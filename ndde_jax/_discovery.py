@@ -11,7 +11,7 @@ import jax.random as jr
 import numpy as np
 from jaxtyping import PRNGKeyArray
 
-from ._checks import check_key, check_kind, check_names, check_whole
+from ._checks import check_key, check_kind, check_names, check_whole, short_repr
 from ._recipe import Recipe
 from ._report import Report, report_data, short_summary
 from ._store import held, read, write
@@ -610,7 +610,16 @@ class Discovery(
         inside = directory / FILE, directory / FOLDER / FILE
         file = directory if directory.is_file() else next(filter(Path.exists, inside), inside[0])
         try:
-            return dataclasses.replace(read(file, cls))  # whose arrays are read-only
+            found = read(file, cls)
+            for field in dataclasses.fields(cls):
+                value = getattr(found, field.name)
+                if field.type is np.ndarray and not isinstance(value, np.ndarray):
+                    raise ValueError(
+                        f"{file} was changed by hand: {field.name} must be an array; got "
+                        f"{short_repr(value)}. Save the discovery again."
+                    )
+            found.__post_init__()
+            return found
         except (FileNotFoundError, NotADirectoryError) as error:
             why = f"does not hold a saved discovery: {FILE} is missing."
             raise ValueError(f"{directory} {why}") from error
