@@ -9,7 +9,7 @@ import pytest
 import ndde_jax as ndde
 from ndde_jax import cli
 
-from .small import TRUTH
+from .small import LAGS, NAMES, TRUTH, discovery, linear_path
 
 
 @pytest.fixture(scope="module")
@@ -134,3 +134,23 @@ def test_the_report_shows_effects_and_a_forecast(found, tmp_path):
     assert "Not drawn" not in page
     explained = 1 - float(found.strengths.risk[1])
     assert f'<td class="number">{explained:.0%}</td>' in page
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("command", [["forecast"], ["intervene", "--cut", "sun>heat"]])
+def test_the_future_of_an_input_is_read_from_a_file(command, tmp_path, capsys):
+    prior = ndde.prior_knowledge(NAMES, lags=LAGS, exogenous=("sun",))
+    made = discovery(linear_path(600), TRUTH & np.asarray(prior.allowed), prior=prior)
+    made.save(tmp_path / "result")
+    future = tmp_path / "sun.csv"
+    future.write_text("sun\n" + "\n".join(str(k / 10) for k in range(12)) + "\n")
+    name, *options = command
+    options += ["--horizon", "12", "--inputs", str(future), "--out", str(tmp_path), "--no-plot"]
+    assert cli.main([name, str(tmp_path / "result"), *options]) == 0
+    (file,) = (path for path in tmp_path.glob("*.csv") if path != future)
+    rows = [row for row in read(file) if row["variable"] == "sun"]
+    if name == "forecast":
+        expected = pytest.approx([k / 10 for k in range(12)])
+        assert [float(row["median"]) for row in rows] == expected
+    else:  # the same input with and without the change
+        assert [float(row["effect"]) for row in rows] == pytest.approx([0.0] * 12)
