@@ -292,7 +292,7 @@ def pairs():
             Data(graded((0.0, 0.0, 0.0, 0.4, 0.4, 0.4)), lags=(0,)), slopes,
             ("many hardly worth their price", "clear or nothing")),
         "neighbouring lags": (
-            Data(delayed(2.5), lags=(0, 1, 2, 3, 4)), Data(delayed(2), lags=(0, 1, 2, 3, 4)),
+            Data(delayed(2.7), lags=(0, 1, 2, 3, 4)), Data(delayed(2), lags=(0, 1, 2, 3, 4)),
             lagged,
             ("a delay between 2 and 3", "a delay of 2")),
         "replaceable edges": (Data(sensors(0.15), STEPS),
