@@ -15,6 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Bool, Int
 
+from .._memory import after
 from .._types import namespace_of
 from ._design import WIDTH, Design, inner_products
 from ._search import (
@@ -885,9 +886,11 @@ def find_traced(
         )
         cost = jnp.where(relaxed, endless, cost)
         if own is not None:
+            # Factorisations of many systems side by side would wait for each other's threads.
+            later = rate._replace(y=after(rate.y, cost))
             curve = jax.lax.cond(
                 modulated,
-                lambda: _cost_of_a_curve(design, rate, nothing._replace(level=linear), own),
+                lambda: _cost_of_a_curve(design, later, nothing._replace(level=linear), own),
                 lambda: endless,
             )
             worthless = modulated & ~(terms.used.any() & (cost < curve))
